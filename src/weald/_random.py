@@ -1,8 +1,8 @@
 """Randomness that does not depend on threads, blocks or workers.
 
-Inside kernels: Philox4x32-10 (Salmon et al., SC 2011), a pure function of (key, sweep, row), so a row draws
-the same number wherever and whenever it is processed. Outside: one `numpy.random.Generator` for each
-(key, chain, sweep), so that a resumed fit needs no stored generator state.
+Outside kernels there is one `numpy.random.Generator` for each (seed, chain, sweep), so that a resumed fit needs no
+stored generator state. Inside: Philox4x32-10 (Salmon et al., SC 2011), a pure function of a key drawn afresh from
+that generator each sweep and of the row, so a row draws the same number wherever it is processed.
 
     >>> key = key_from(0)
     >>> bool(step_rng(key, chain=0, sweep=7).random() == step_rng(key, chain=0, sweep=7).random())
@@ -38,21 +38,21 @@ def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 
 @inline
-def uniform(key, sweep, row, stream):  # type: ignore[no-untyped-def]
-    """One float64 in [0, 1) with 53 random bits, keyed by (key, sweep, row, stream)."""
+def uniform(key, row, stream):  # type: ignore[no-untyped-def]
+    """One float64 in [0, 1) with 53 random bits, keyed by (key, row, stream)."""
+    high = uint64(row) >> uint64(32)
     r0, r1, _, _ = philox(
-        uint32(row), uint32(uint64(row) >> uint64(32)), uint32(sweep), uint32(stream),
-        uint32(key), uint32(uint64(key) >> uint64(32)),
-    )  # fmt: skip
+        uint32(row), uint32(high), uint32(stream), uint32(0), uint32(key), uint32(uint64(key) >> uint64(32))
+    )
     bits = (uint64(r0) << uint64(21)) ^ (uint64(r1) >> uint64(11))
     return bits * (1.0 / 9007199254740992.0)
 
 
 @kernel
-def fill_uniform(key: int, sweep: int, first: int, stream: int, out: FloatArray) -> None:
+def fill_uniform(key: np.uint64, first: int, stream: int, out: FloatArray) -> None:
     """Fill `out` with the uniforms of rows first, first + 1, ..."""
     for i in range(out.shape[0]):
-        out[i] = uniform(key, sweep, first + i, stream)
+        out[i] = uniform(key, first + i, stream)
 
 
 def key_from(random_state: RandomState) -> np.uint64:
@@ -77,7 +77,6 @@ def step_rng(key: np.uint64, *, chain: int, sweep: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int(key), counter=[0, 0, sweep, chain]))
 
 
-def chain_key(key: np.uint64, chain: int) -> np.uint64:
-    """The kernel key of one chain."""
-    words = np.random.SeedSequence([int(key), chain]).generate_state(2)
-    return np.uint64(int(words[0]) | int(words[1]) << 32)
+def sweep_key(rng: np.random.Generator) -> np.uint64:
+    """A fresh key for the kernels of one sweep."""
+    return np.uint64(rng.integers(0, 2**64, dtype=np.uint64))

@@ -13,7 +13,8 @@ the prior: every method adds its own.
 
 Conjugacy gives the KL divergence of the conjugate posterior q(eta | S) from the prior for free,
     KL = <S, E_q[eta~]> - log_marginal(S),
-which is all that a variational bound needs (journal (141)).
+which is all that a variational bound needs (journal (141)). Components that share parameters (a tied covariance) are
+updated together: the same identity then holds for the sum over rows of S and `log_evidence`.
 
 To add a family: one file with one frozen dataclass that meets `AbstractFamily`, one line in
 `weald.families.FAMILIES`, one line in the table of `tests/families/test_identities.py`.
@@ -22,17 +23,27 @@ To add a family: one file with one frozen dataclass that meets `AbstractFamily`,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from weald._typing import Array, FloatArray, Matrix
+from weald.exceptions import DataError
 
 PREDICTIVE_TILE = 2**21  # entries of the (rows, components, width) work array of `predictive_from_evidence`
 
 
 class AbstractFamily(ABC):
-    """One exponential family with its conjugate prior; concrete ones are frozen dataclasses."""
+    """One exponential family with its conjugate prior; concrete ones are frozen dataclasses.
+
+    `log_prior`, `sample_x` and `named` read natural parameters only, never the last entry of eta: a product of
+    families keeps the sum of the log partitions there.
+    """
+
+    accepts_missing: ClassVar[bool]
+    """Whether NaN cells can be marginalised (in the layout that `with_missing` returns)."""
+    accepts_sparse: ClassVar[bool] = False
+    """Whether CSR data stay CSR; other families refuse them."""
 
     @classmethod
     @abstractmethod
@@ -58,9 +69,30 @@ class AbstractFamily(ABC):
     def n_parameters(self) -> int:
         """Free parameters of one component, for AIC and BIC."""
 
+    @property
+    @abstractmethod
+    def n_shared_parameters(self) -> int:
+        """Free parameters that all components share (a tied covariance), counted once for AIC and BIC."""
+
+    @abstractmethod
+    def with_missing(self) -> Self:
+        """The same family in the layout that marginalises NaN cells; itself where there is but one layout."""
+
+    @abstractmethod
+    def widen_eta(self, eta: Array) -> FloatArray:
+        """(k, p) -> (k, p'): eta in the layout of `with_missing`; complete rows keep their scores."""
+
+    @abstractmethod
+    def widen_S(self, S: Array) -> FloatArray:
+        """(..., p) -> (..., p'): statistics of complete rows in the layout of `with_missing`."""
+
     @abstractmethod
     def sufficient(self, X: Matrix) -> Matrix:
         """(n, d) -> (n, p): T in the dtype of X (CSR stays CSR where the family is sparse); last column 1."""
+
+    @abstractmethod
+    def coordinates(self, X: Matrix) -> Matrix:
+        """(n, d) -> (n, c): rows as points whose Euclidean distances make sense, for k-means++ starts; no NaN."""
 
     @abstractmethod
     def log_base(self, X: Matrix) -> FloatArray:
@@ -72,7 +104,7 @@ class AbstractFamily(ABC):
 
     @abstractmethod
     def log_evidence(self, S: Array) -> float:
-        """(k, p) -> float: joint log evidence of all components; the sum of `log_marginal` unless they share parameters."""
+        """(k, p) -> float: joint log evidence; the sum of `log_marginal` unless components share parameters."""
 
     @abstractmethod
     def log_predictive(self, S: Array, T: Matrix) -> FloatArray:
@@ -92,7 +124,7 @@ class AbstractFamily(ABC):
 
     @abstractmethod
     def log_prior(self, eta: Array) -> float:
-        """(k, p) -> float: log prior density of all components at eta, in the parametrisation `mode_eta` maximises in."""
+        """(k, p) -> float: log prior density of all components, in the parametrisation that `mode_eta` maximises in."""
 
     @abstractmethod
     def sample_x(self, eta: Array, rng: np.random.Generator) -> Array:
@@ -101,6 +133,24 @@ class AbstractFamily(ABC):
     @abstractmethod
     def named(self, eta: Array) -> dict[str, Array]:
         """(k, p) -> {"means": (k, d), ...}: parameters for people, in the units of the data."""
+
+
+class AbstractOneLayout(AbstractFamily):
+    """A family whose T has one layout: it marginalises NaN cells as it is, or not at all."""
+
+    def with_missing(self) -> Self:
+        """Itself, or a `DataError` where NaN cells cannot be marginalised."""
+        if self.accepts_missing:
+            return self
+        raise DataError(f"{type(self).__name__} cannot marginalise missing cells; fill them or use a factorised family")
+
+    def widen_eta(self, eta: Array) -> FloatArray:
+        """(k, p) -> (k, p): eta itself."""
+        return eta
+
+    def widen_S(self, S: Array) -> FloatArray:
+        """(..., p) -> (..., p): S itself."""
+        return S
 
 
 def predictive_from_evidence(family: AbstractFamily, S: Array, T: Array) -> FloatArray:

@@ -1,0 +1,50 @@
+"""weald: discover hidden structure, know how sure you are, decide what to measure next.
+
+Names are imported when they are first used, so that ``import weald`` costs milliseconds.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Checkpoint": "weald.persist",
+    "Mixture": "weald.mixtures",
+    "NaiveBayes": "weald.mixtures",
+    "Posterior": "weald.posterior",
+    "Progress": "weald._progress",
+    "Status": "weald.exceptions",
+    "load": "weald.persist",
+    "save": "weald.persist",
+}
+_ROOMS = (
+    "assign", "datasets", "diagnostics", "engine", "exceptions", "families", "inference", "metrics", "mixtures",
+    "partitions", "persist", "plot", "posterior", "testing",
+)  # fmt: skip
+
+__all__ = ["__version__", *_HOMES, *_ROOMS]  # noqa: PLE0604
+
+if TYPE_CHECKING:
+    from weald._progress import Progress as Progress
+    from weald.exceptions import Status as Status
+    from weald.mixtures import Mixture as Mixture
+    from weald.mixtures import NaiveBayes as NaiveBayes
+    from weald.persist import Checkpoint as Checkpoint
+    from weald.persist import load as load
+    from weald.persist import save as save
+    from weald.posterior import Posterior as Posterior
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return import_module(f"weald.{name}")
+    raise AttributeError(f"module 'weald' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,281 @@
+"""Cluster a table from file to folder: read, choose columns, scale, fit, write labels, model and report.
+
+    run/labels.parquet         row, [id], [label column], cluster, probability, second_cluster, second_probability,
+                               log_density
+    run/probabilities.parquet  row, [id], p0, p1, ...
+    run/model.weald            the fitted `weald.Mixture` (in the units after scaling)
+    run/report.html            one file for people
+    run/run.json               what `weald predict` and a later you need: columns, scaling, settings, versions, command
+
+Each file appears whole or not at all, and run.json last: a folder with run.json is complete.
+
+    >>> run = cluster("wine.csv", "run", Settings(k=3, label="cultivar"))
+    >>> run.labels[:3], run.status.ok
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import platform
+import shlex
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import weald
+from weald._progress import Callback
+from weald._typing import JSON, Array, FloatArray, IntArray, PathLike
+from weald.app.prepare import Features, Settings, choose_features, join_names, used_columns
+from weald.app.readers import Table, atomic, read_table, write_table
+from weald.exceptions import DataWarning, ParameterError, Status, StatusWarning
+
+CHECKPOINT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished clustering and all that is needed to report it.
+
+    Parameters
+    ----------
+    source : str
+        Where the table came from.
+    out : Path
+        The folder of the run.
+    settings : Settings
+        What was asked.
+    features : Features
+        What the model reads.
+    table : Table
+        The columns used, in the units of the file.
+    X : array of shape (n, d) or pyarrow table
+        What the model read.
+    model : Mixture
+        The fitted model.
+    proba : array of shape (n, K)
+        Assignment probabilities.
+    log_density : array of shape (n,)
+        Log density of each row.
+    ids, given : array of shape (n,) or None
+        The id column and the label column.
+    notes : tuple of str
+        What to know about the data.
+    seconds : float
+        Time of the fit.
+    """
+
+    source: str
+    out: Path
+    settings: Settings
+    features: Features
+    table: Table
+    X: Any
+    model: Any
+    proba: FloatArray
+    log_density: FloatArray
+    ids: Array | None
+    given: Array | None
+    notes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def labels(self) -> IntArray:
+        """(n,): the most probable cluster of each row."""
+        return np.asarray(np.argmax(self.proba, axis=1))
+
+    @property
+    def status(self) -> Status:
+        """The verdict on the fit."""
+        status: Status = self.model.status_
+        return status
+
+    @property
+    def command(self) -> str:
+        """The command line that repeats this run."""
+        parts = ["weald", "cluster", self.source]
+        for name, value in {**self.settings.changed(), "out": str(self.out)}.items():
+            text = join_names(value) if isinstance(value, tuple) else str(value)
+            parts += [f"--{name.replace('_', '-')}", text]
+        return shlex.join(parts)
+
+    @property
+    def python(self) -> str:
+        """The Python lines that repeat this run."""
+        options = ", ".join(f"{name}={value!r}" for name, value in self.settings.changed().items())
+        return (
+            "import weald\nfrom weald.app.cluster import Settings, cluster\n\n"
+            f"run = cluster({self.source!r}, {str(self.out)!r}, Settings({options}))\n"
+            f"model = weald.load({str(self.out / 'model.weald')!r})"
+        )
+
+
+def cluster(
+    data: PathLike,
+    out: PathLike,
+    settings: Settings,
+    *,
+    labels_format: str = "parquet",
+    callbacks: Sequence[Callback] = (),
+    resume: bool = False,
+) -> Run:
+    """Cluster a file and write the folder `out`.
+
+    Parameters
+    ----------
+    data : path or str
+        A table that `weald.app.readers.read_table` reads; ``"-"`` is standard input.
+    out : path or str
+        The folder to write; files of an earlier run there are replaced.
+    settings : Settings
+        What to do.
+    labels_format : str
+        ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"npz"``.
+    callbacks : sequence of callables
+        Told of each sweep; see `weald._progress.Event`.
+    resume : bool
+        Go on from the checkpoint that an interrupted run left in `out`, where there is one.
+
+    Returns
+    -------
+    Run
+    """
+    from weald.app import report
+
+    report.check_extras()
+    if labels_format not in ("parquet", "csv", "tsv", "npz"):
+        raise ParameterError(f"labels_format must be parquet, csv, tsv or npz; got {labels_format!r}")
+    extra = [name for name in (settings.id, settings.label) if name]
+    table = read_table(data, columns=[*settings.columns, *extra] if settings.columns else None)
+    table.select(extra)
+    used = table.select(used_columns(table, settings))
+    features, notes = choose_features(used, settings)
+    X = features.matrix(used)
+    out = _folder(out)
+    started = time.perf_counter()
+    with _collected(notes):
+        model = _fit(X, features, settings, out, callbacks, resume)
+    run = Run(
+        source=str(data), out=out, settings=settings, features=features, table=used, X=X, model=model,
+        proba=model.predict_proba(X), log_density=model.score_samples(X),
+        ids=table.columns[settings.id] if settings.id else None,
+        given=table.columns[settings.label] if settings.label else None,
+        notes=tuple(notes), seconds=time.perf_counter() - started,
+    )  # fmt: skip
+    write_run(run, labels_format)
+    return run
+
+
+def write_run(run: Run, labels_format: str) -> None:
+    """Write the files of a run, run.json last."""
+    from weald.app import report
+
+    row = {"row": np.arange(run.table.n_rows)}
+    weald.save(run.model, run.out / "model.weald")
+    names = {"id": (run.settings.id, run.ids), "label": (run.settings.label, run.given)}
+    kept = {name: cells for name, cells in names.values() if name is not None and cells is not None}
+    write_table(run.out / f"labels.{labels_format}", row | kept_columns(kept) | assignments(run.proba, run.log_density))
+    wide = {f"p{k}": run.proba[:, k] for k in range(run.proba.shape[1])}
+    only_id = {name: kept[name] for name in (run.settings.id,) if name is not None}
+    write_table(run.out / f"probabilities.{labels_format}", row | kept_columns(only_id, set(wide)) | wide)
+    with atomic(run.out / "report.html") as sink:
+        sink.write(report.render(run).encode())
+    with atomic(run.out / "run.json") as sink:
+        sink.write(json.dumps(record(run), indent=2).encode())
+
+
+def assignments(proba: FloatArray, log_density: FloatArray) -> dict[str, Array]:
+    """The columns of a labels file from probabilities (n, K) and log densities (n,); no second cluster is -1."""
+    rows = np.arange(len(proba))
+    best = np.argmax(proba, axis=1)
+    rest = proba.copy()
+    rest[rows, best] = -1.0
+    second = np.argmax(rest, axis=1) if proba.shape[1] > 1 else np.full(len(proba), -1)
+    return {
+        "cluster": best,
+        "probability": proba[rows, best],
+        "second_cluster": second,
+        "second_probability": np.maximum(rest[rows, second], 0.0),
+        "log_density": log_density,
+    }
+
+
+def record(run: Run) -> dict[str, JSON]:
+    """The contents of run.json."""
+    source = Path(run.source)
+    digest = hashlib.sha256(source.read_bytes()).hexdigest() if run.source != "-" else None
+    settings: dict[str, JSON] = json.loads(json.dumps(dataclasses.asdict(run.settings)))
+    features: dict[str, JSON] = json.loads(json.dumps(dataclasses.asdict(run.features)))
+    return {
+        "weald_run": 1,
+        "source": {"path": run.source, "sha256": digest, "rows": run.table.n_rows},
+        "settings": settings,
+        "features": features,
+        "status": {
+            "verdict": run.status.verdict.value,
+            "message": run.status.message,
+            "advice": list(run.status.advice),
+        },
+        "seconds": round(run.seconds, 3),
+        "versions": dict(versions()),
+        "command": run.command,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computed the result."""
+    import scipy
+    import sklearn
+
+    found = {"weald": weald.__version__, "python": platform.python_version(), "numpy": np.__version__}
+    return found | {"scipy": scipy.__version__, "scikit-learn": sklearn.__version__}
+
+
+def _fit(X: Any, features: Features, settings: Settings, out: Path, callbacks: Sequence[Callback], resume: bool) -> Any:
+    checkpoint = out / "checkpoint.weald"
+    options: dict[str, Any] = {"covariance": settings.covariance, "inference": settings.inference}
+    options |= {"family": features.family, "n_init": settings.n_init, "random_state": settings.seed}
+    if settings.max_iter is not None:
+        half = settings.max_iter // 2
+        sweeps = {"draws": settings.max_iter - half, "warmup": half}
+        options |= sweeps if settings.inference == "gibbs" else {"max_iter": settings.max_iter}
+    keep = weald.Checkpoint(checkpoint, every_seconds=CHECKPOINT_SECONDS)
+    model = weald.Mixture(settings.k, **options)
+    model.fit(X, callbacks=[*callbacks, keep], resume=checkpoint if resume and checkpoint.exists() else None)
+    checkpoint.unlink(missing_ok=True)
+    return model
+
+
+def _folder(out: PathLike) -> Path:
+    out = Path(out)
+    if out.exists() and not out.is_dir():
+        raise ParameterError(f"{out} is a file; the output must be a folder")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "run.json").unlink(missing_ok=True)
+    return out
+
+
+@contextmanager
+def _collected(notes: list[str]) -> Iterator[None]:
+    """Turn warnings about the data into notes; the status is reported anyway."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        if issubclass(warning.category, DataWarning):
+            notes.append(str(warning.message))
+        elif not issubclass(warning.category, StatusWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def kept_columns(kept: dict[str, Array], taken: set[str] | None = None) -> dict[str, Array]:
+    """Rename kept columns that would collide with ours."""
+    ours = {"row", "cluster", "probability", "second_cluster", "second_probability", "log_density", *(taken or ())}
+    return {f"input_{name}" if name in ours else name: cells for name, cells in kept.items()}

@@ -1,0 +1,176 @@
+"""The commands of `weald`: options in, one call into `weald.app`, words out.
+
+Results go to standard output, progress, notes and errors to standard error. Heavy imports wait until a command runs.
+"""
+
+from __future__ import annotations
+
+import csv
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weald.exceptions import ParameterError, WealdError
+
+if TYPE_CHECKING:
+    from weald._progress import Event
+    from weald.app.cluster import Run
+
+Quiet = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import weald
+
+        typer.echo(f"weald {weald.__version__}")
+        raise typer.Exit
+
+
+def options(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """Discover hidden structure, know how sure you are, decide what to measure next."""
+    context.obj = debug
+
+
+def demo(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("weald-demo"),
+    no_progress: Quiet = False,
+) -> None:
+    """Cluster a real table that comes with weald, and write its report."""
+    with _one_line_errors(context.obj), _progress(no_progress) as bar:
+        from weald.app.demo import demo as run_demo
+
+        run = run_demo(out, callbacks=bar)
+    _tell(run)
+    typer.echo(f"  repeat   {run.command}")
+
+
+def cluster(
+    context: typer.Context,
+    data: Annotated[str, typer.Argument(help="CSV, TSV, Parquet, NPY or NPZ file; - is standard input.")],
+    k: Annotated[int | None, typer.Option("--k", "-k", help="Number of clusters (needed).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("weald-run"),
+    family: Annotated[
+        str, typer.Option(help="auto, gaussian, bernoulli, categorical, multinomial, poisson, mixed.")
+    ] = "auto",
+    covariance: Annotated[str, typer.Option(help="full, diag, spherical, tied.")] = "full",
+    inference: Annotated[str, typer.Option(help="em, sem, gibbs, vb.")] = "em",
+    columns: Annotated[str, typer.Option(help="Columns to use, by comma; all by default.")] = "",
+    exclude: Annotated[str, typer.Option(help="Columns to leave out, by comma.")] = "",
+    id: Annotated[str | None, typer.Option(help="Column that names rows.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of known classes, only to compare with.")] = None,
+    scale: Annotated[str, typer.Option(help="none, standard, robust.")] = "none",
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    n_init: Annotated[int, typer.Option(help="Starts; the best is kept.")] = 5,
+    max_iter: Annotated[int | None, typer.Option(help="Most sweeps of each start or chain.")] = None,
+    labels_format: Annotated[str, typer.Option(help="parquet, csv, tsv, npz.")] = "parquet",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run in OUT stopped.")] = False,
+    no_progress: Quiet = False,
+) -> None:
+    """Cluster a table: labels, probabilities, model and report in one folder."""
+    with _one_line_errors(context.obj), _progress(no_progress) as bar:
+        from weald.app.cluster import cluster as run_cluster
+        from weald.app.prepare import Settings
+
+        if k is None:
+            raise ParameterError("the number of clusters is needed: add --k, for example --k 8")
+        settings = Settings(
+            k, family, covariance, inference, _names(columns), _names(exclude), id, label, scale, seed, n_init, max_iter
+        )
+        run = run_cluster(data, out, settings, labels_format=labels_format, callbacks=bar, resume=resume)
+    _tell(run)
+
+
+def predict(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(help="Folder that weald cluster wrote.")],
+    data: Annotated[str, typer.Argument(help="Table with the same columns; - is standard input.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Labels file to write: .parquet, .csv, .tsv or .npz.")],
+) -> None:
+    """Label new rows with the model of a run."""
+    with _one_line_errors(context.obj):
+        from weald.app.predict import predict as run_predict
+
+        columns = run_predict(run, data, out)
+    typer.echo(f"{len(columns['cluster']):,} rows labelled in {out}")
+
+
+@contextmanager
+def _one_line_errors(debug: bool) -> Iterator[None]:
+    """What goes wrong as one line and an exit status; with `debug` the traceback too."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("weald: interrupted; the same command with --resume goes on from the last checkpoint", err=True)
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if debug:
+            typer.echo(traceback.format_exc(), err=True)
+        expected = isinstance(error, WealdError | OSError | MemoryError)
+        text = " ".join((str(error) or type(error).__name__).split())
+        hint = "" if expected else f" (unexpected {type(error).__name__}; weald --debug shows where)"
+        typer.echo(f"weald: {text}{hint}", err=True)
+        raise typer.Exit(2 if expected else 1) from None
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[list[Any]]:
+    """Callbacks that move a bar on the terminal; none where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield []
+        return
+    with Progress(
+        TextColumn("fitting"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f} sweeps"),
+        TimeElapsedColumn(), TextColumn("{task.fields[figure]}"), console=console, transient=True,
+    ) as bar:  # fmt: skip
+        task = bar.add_task("fit", total=1, figure="")
+        done: dict[int, int] = {}
+
+        def move(event: Event) -> None:
+            done[event.chain] = event.total if event.phase == "end" else event.sweep
+            value = event.stats.get("log_likelihood")
+            figure = "" if value is None else f"log likelihood {value:,.1f}"
+            bar.update(task, total=event.total * event.n_chains, completed=sum(done.values()), figure=figure)
+
+        yield [move]
+
+
+def _tell(run: Run) -> None:
+    """What was found and where it is."""
+    for note in run.notes:
+        typer.echo(f"note: {note}", err=True)
+    if not run.status.ok:
+        typer.echo(str(run.status), err=True)
+    n_clusters = len(set(run.labels.tolist()))
+    sure = 100 * float((run.proba.max(axis=1) >= 0.9).mean())
+    found = "1 cluster" if n_clusters == 1 else f"{n_clusters} clusters"
+    typer.echo(f"{found} in {len(run.labels):,} rows; {sure:.0f} % of rows assigned with at least 90 % probability")
+    typer.echo(f"  report   {run.out / 'report.html'}")
+    typer.echo(f"  labels   {next(run.out.glob('labels.*'))}")
+    typer.echo(f"  model    {run.out / 'model.weald'}")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Column names split at commas; names that hold commas stand in double quotes."""
+    return tuple(name.strip() for line in csv.reader([text]) for name in line if name.strip())
+
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.callback()(options)
+for command in (demo, cluster, predict):
+    app.command()(command)

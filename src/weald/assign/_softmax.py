@@ -1,0 +1,226 @@
+"""Compiled softmax over rows of scores: draw one label, normalise, or find the best.
+
+A tile of scores is (rows, lanes * 64), padded with -inf. A row is walked in groups of 64 columns:
+
+1. row maximum, on the bits of the floats read as ordered integers (vectorises without fast-math);
+2. groups with no score above ``max - CUT`` are skipped: exp(-37) < 2**-53, they cannot matter in float64;
+3. the other groups are exponentiated by a polynomial and added lane by lane, never across lanes;
+4. one uniform picks first the lane, then the group: the inverse of a distribution function taken in lane order.
+
+About 0.4 ns per score on one core (float32, AVX-512), against 5-7 ns for a loop over ``np.exp``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba.extending import overload
+
+from weald._kernel import kernel, ordered
+from weald._random import uniform
+from weald._typing import Array, FloatArray, IntArray
+
+LANES = 64
+CUT = 37.0
+
+_F_LOG2E, _F_HALF = np.float32(1.0 / math.log(2.0)), np.float32(0.5)
+_F_ONE, _F_FLOOR = np.float32(1.0), np.float32(-CUT)
+_D_LOG2E = 1.0 / math.log(2.0)
+# 2**r on [-1/2, 1/2]: (2**r - 1)/r interpolated at Chebyshev points, and the Taylor series; errors 3e-7 and 4e-18
+_F5, _F4, _F3, _F2, _F1 = (np.float32(c) for c in (0.00133813025, 0.00966636852, 0.0555038101, 0.24022349, 0.693147181))
+_D13, _D12, _D11, _D10, _D9, _D8, _D7, _D6, _D5, _D4, _D3, _D2, _D1 = (
+    math.log(2.0) ** k / math.factorial(k) for k in range(13, 0, -1)
+)
+_I_SIGN, _I_MASK, _I_SHIFT, _I_ZERO = np.int32(31), np.int32(0x7FFFFFFF), np.int32(23), np.int32(0)
+_L_SIGN, _L_MASK, _L_SHIFT, _L_ZERO = np.int64(63), np.int64(0x7FFFFFFFFFFFFFFF), np.int64(52), np.int64(0)
+
+
+def _row_max(row: Any, scratch: Any) -> Any:
+    """Largest entry of a row, found on its bits; NaN counts as larger than all."""
+    raise NotImplementedError("compiled code only")
+
+
+def _exp_group(group: Any, top: Any, y: Any, lane: Any) -> Any:
+    """y = exp(group - top) for 64 scores, 0 where the difference lies below -CUT; lane += y.
+
+    exp(a) = 2**n 2**r with r in [-1/2, 1/2]: a polynomial in r, and n added to the exponent bits.
+    """
+    raise NotImplementedError("compiled code only")
+
+
+@overload(_row_max, inline="always")
+def _row_max_typed(row, scratch):  # type: ignore[no-untyped-def]
+    def max32(row, scratch):  # type: ignore[no-untyped-def]
+        bits = row.view(np.int32)
+        best = np.int32(-2147483648)
+        for k in range(bits.shape[0]):
+            v = bits[k]
+            best = max(best, v ^ ((v >> _I_SIGN) & _I_MASK))
+        scratch.view(np.int32)[0] = best ^ ((best >> _I_SIGN) & _I_MASK)
+        return scratch[0]
+
+    def max64(row, scratch):  # type: ignore[no-untyped-def]
+        bits = row.view(np.int64)
+        best = np.int64(-9223372036854775808)
+        for k in range(bits.shape[0]):
+            v = bits[k]
+            best = max(best, v ^ ((v >> _L_SIGN) & _L_MASK))
+        scratch.view(np.int64)[0] = best ^ ((best >> _L_SIGN) & _L_MASK)
+        return scratch[0]
+
+    return max32 if row.dtype.bitwidth == 32 else max64
+
+
+@overload(_exp_group, inline="always")
+def _exp_group_typed(group, top, y, lane):  # type: ignore[no-untyped-def]
+    def exp32(group, top, y, lane):  # type: ignore[no-untyped-def]
+        bits = y.view(np.int32)
+        for j in range(LANES):
+            a = group[j] - top
+            kept = a >= _F_FLOOR
+            t = (a if kept else _F_FLOOR) * _F_LOG2E
+            n = np.int32(t - _F_HALF)
+            r = t - np.float32(n)
+            y[j] = ((((_F5 * r + _F4) * r + _F3) * r + _F2) * r + _F1) * r + _F_ONE
+            power = bits[j] + (n << _I_SHIFT)
+            bits[j] = power if kept else _I_ZERO
+            lane[j] += y[j]
+
+    def exp64(group, top, y, lane):  # type: ignore[no-untyped-def]
+        bits = y.view(np.int64)
+        for j in range(LANES):
+            a = group[j] - top
+            kept = a >= -CUT
+            t = (a if kept else -CUT) * _D_LOG2E
+            n = np.int64(t - 0.5)
+            r = t - n
+            p = ((((((_D13 * r + _D12) * r + _D11) * r + _D10) * r + _D9) * r + _D8) * r + _D7) * r
+            y[j] = ((((((p + _D6) * r + _D5) * r + _D4) * r + _D3) * r + _D2) * r + _D1) * r + 1.0
+            power = bits[j] + (n << _L_SHIFT)
+            bits[j] = power if kept else _L_ZERO
+            lane[j] += y[j]
+
+    return exp32 if group.dtype.bitwidth == 32 else exp64
+
+
+@ordered
+def _exp_row(row, top, y, scale, lane, live):  # type: ignore[no-untyped-def]
+    """Exponentiate the groups of a row that matter into y, add them up by lane; return (sum, groups touched)."""
+    scale[0] = top - CUT  # through the array, so that the comparison stays in the dtype of the scores
+    threshold = scale[0]
+    for j in range(LANES):
+        lane[j] = 0.0
+    touched = 0
+    for g in range(row.shape[0] // LANES):
+        group, powers = row[g * LANES : (g + 1) * LANES], y[g * LANES : (g + 1) * LANES]
+        above = np.int32(0)
+        for j in range(LANES):
+            above += np.int32(group[j] >= threshold)
+        live[g] = above > 0
+        if live[g]:
+            touched += 1
+            _exp_group(group, top, powers, lane)
+    total = 0.0
+    for j in range(LANES):
+        total += lane[j]
+    return total, touched
+
+
+@kernel
+def _pick(r, lane, y, live):  # type: ignore[no-untyped-def]
+    """Column at mass r in lane order; rounding at the far end falls back to the last column that has mass."""
+    chosen = 0
+    for j in range(LANES):
+        if lane[j] > 0.0:
+            chosen = j
+            if r < lane[j]:
+                break
+            r -= lane[j]
+    column = chosen
+    for g in range(live.shape[0]):
+        if live[g] and y[g * LANES + chosen] > 0.0:
+            column = g * LANES + chosen
+            if r < y[column]:
+                break
+            r -= y[column]
+    return column
+
+
+@ordered
+def draw(scores: FloatArray, key: np.uint64, first_row: int, z: IntArray, log_norm: FloatArray) -> int:
+    """Draw z_i ~ softmax(scores_i) with one uniform each; return how many scores were exponentiated.
+
+    scores (rows, 64 g) IN; z (rows,) OUT; log_norm (rows,) OUT: log of the sum of exponentials.
+    """
+    y = np.empty(scores.shape[1], scores.dtype)
+    scale, lane = np.empty(LANES, scores.dtype), np.empty(LANES, scores.dtype)
+    live = np.empty(scores.shape[1] // LANES, np.bool_)
+    n_exp = 0
+    for i in range(scores.shape[0]):
+        top = _row_max(scores[i], scale)
+        total, touched = _exp_row(scores[i], top, y, scale, lane, live)
+        z[i] = _pick(uniform(key, first_row + i, 0) * total, lane, y, live)
+        log_norm[i] = top + np.log(total)
+        n_exp += touched * LANES
+    return n_exp
+
+
+@ordered
+def normalise(scores: FloatArray, log_norm: FloatArray) -> None:
+    """scores_i <- softmax(scores_i) in place; log_norm (rows,) OUT."""
+    y = np.empty(scores.shape[1], scores.dtype)
+    scale, lane = np.empty(LANES, scores.dtype), np.empty(LANES, scores.dtype)
+    live = np.empty(scores.shape[1] // LANES, np.bool_)
+    for i in range(scores.shape[0]):
+        top = _row_max(scores[i], scale)
+        total, _ = _exp_row(scores[i], top, y, scale, lane, live)
+        scale[0] = 1.0 / total
+        inverse = scale[0]
+        for g in range(live.shape[0]):
+            group = scores[i, g * LANES : (g + 1) * LANES]
+            if live[g]:
+                for j in range(LANES):
+                    group[j] = y[g * LANES + j] * inverse
+            else:
+                group[:] = 0.0
+        log_norm[i] = top + np.log(total)
+
+
+@kernel
+def best(scores: FloatArray, z: IntArray) -> None:
+    """z_i <- argmax of scores_i; the first of equals."""
+    for i in range(scores.shape[0]):
+        z[i] = np.argmax(scores[i])
+
+
+@kernel
+def clamp(scores: FloatArray, known: IntArray) -> None:
+    """Rows whose label is known (>= 0) keep that score only."""
+    for i in range(scores.shape[0]):
+        if known[i] >= 0:
+            kept = scores[i, known[i]]
+            for k in range(scores.shape[1]):
+                scores[i, k] = -np.inf
+            scores[i, known[i]] = kept
+
+
+@kernel
+def add_rows(T: Array, z: IntArray, weight: FloatArray, S: FloatArray) -> None:
+    """S[z_i] += weight_i * T_i for dense T (rows, p); an empty `weight` means ones."""
+    for i in range(T.shape[0]):
+        w = weight[i] if weight.shape[0] > 0 else 1.0
+        for j in range(T.shape[1]):
+            S[z[i], j] += w * T[i, j]
+
+
+@kernel
+def add_sparse_rows(
+    data: Array, indices: IntArray, indptr: IntArray, z: IntArray, weight: FloatArray, S: FloatArray
+) -> None:
+    """S[z_i] += weight_i * T_i for CSR T."""
+    for i in range(indptr.shape[0] - 1):
+        w = weight[i] if weight.shape[0] > 0 else 1.0
+        for j in range(indptr[i], indptr[i + 1]):
+            S[z[i], indices[j]] += w * data[j]

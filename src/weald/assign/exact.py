@@ -1,0 +1,120 @@
+"""Exact assignment: every cluster is scored for every row.
+
+    s_ik = <T_i, eta_k> + log w_k,     z_i ~ softmax(s_i)    or    r_ik = softmax(s_i)_k   (journal (83))
+
+One matrix product per tile gives all scores (log w is folded into the last column of eta, where T is 1), one
+uniform per row draws the label. Cost n K p multiply-adds plus about 0.5 ns per score; see `weald.assign._softmax`.
+This is the reference that every faster kernel is tested against and raced with.
+
+    >>> ExactAssignment()
+    ExactAssignment()
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from weald._typing import Array, FloatArray, IntArray, Matrix
+from weald.assign import _softmax
+from weald.assign.base import AbstractAssignment, Assignment, Rows, Soft
+
+_NO_WEIGHT = np.empty(0)
+
+
+def score_matrix(eta: Array, log_w: Array, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
+    """(K, p), (K,) -> (p, K): eta with log w folded into its last entry, transposed for the product with T."""
+    folded = np.array(eta, np.float64)
+    folded[:, -1] += log_w
+    return np.ascontiguousarray(folded.T, dtype=dtype)
+
+
+def score_tile(T: Matrix, B: Array, out: Array) -> Array:
+    """T (rows, p) times B (p, K) into the left columns of `out` (>= rows, 64 g); returns those rows of `out`."""
+    scores = out[: T.shape[0]]
+    K = B.shape[1]
+    if sp.issparse(T):
+        scores[:, :K] = T @ B
+    else:
+        np.matmul(T, B, out=scores[:, :K])
+    scores[:, K:] = -np.inf
+    return scores
+
+
+def add_statistics(T: Matrix, z: IntArray, weight: FloatArray | None, S: FloatArray) -> None:
+    """S[z_i] += weight_i T_i, dense or CSR."""
+    w = _NO_WEIGHT if weight is None else weight
+    if sp.issparse(T):
+        _softmax.add_sparse_rows(T.data, T.indices, T.indptr, z, w, S)
+    else:
+        _softmax.add_rows(T, z, w, S)
+
+
+def soft_statistics(R: Array, T: Matrix) -> FloatArray:
+    """R.T @ T (K, p) in float64 for a tile of responsibilities R (rows, K)."""
+    product = (T.T @ R).T if sp.issparse(T) else R.T @ T
+    return np.asarray(product, np.float64)
+
+
+def buffer_for(rows: Rows, shard: slice, n_components: int, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
+    """An array for the scores of one tile of the shard."""
+    columns = -(-n_components // _softmax.LANES) * _softmax.LANES
+    tallest = max(tile.stop - tile.start for tile in rows.tiles(shard, n_components))
+    return np.empty((tallest, columns), dtype)
+
+
+@dataclass(frozen=True)
+class ExactAssignment(AbstractAssignment):
+    """Score all clusters for all rows, with a matrix product per tile."""
+
+    def prepare(self, rows: Rows) -> np.dtype:  # type: ignore[type-arg]
+        """The dtype of the scores: that of T."""
+        return np.dtype(rows.family.sufficient(rows.X[:1]).dtype)
+
+    def refresh(self, plan: np.dtype, eta: Array, log_w: Array) -> Array:  # type: ignore[type-arg]
+        """(K, p), (K,) -> the matrix (p, K) that turns T into scores."""
+        return score_matrix(eta, log_w, plan)
+
+    def sample(self, plan: Array, rows: Rows, shard: slice, z: IntArray, key: np.uint64) -> Assignment:
+        """Draw z from its full conditional; the current `z` plays no part."""
+        p, K = plan.shape
+        S = np.zeros((K, p))
+        drawn = np.empty(shard.stop - shard.start, np.int32)
+        log_norm, n_exp = 0.0, 0
+        buffer = buffer_for(rows, shard, K, plan.dtype)
+        for tile in rows.tiles(shard, K):
+            T = rows.family.sufficient(rows.X[tile])
+            scores = self._scores(T, plan, rows, tile, buffer)
+            labels, norms = drawn[tile.start - shard.start : tile.stop - shard.start], np.empty(T.shape[0])
+            n_exp += _softmax.draw(scores, key, tile.start, labels, norms)
+            weight = None if rows.weight is None else rows.weight[tile]
+            add_statistics(T, labels, weight, S)
+            log_norm += float(norms.sum() if weight is None else norms @ weight)
+        return Assignment(drawn, S, log_norm, {"n_evals": float(drawn.size * K), "n_exp": float(n_exp)})
+
+    def expect(self, plan: Array, rows: Rows, shard: slice) -> Soft:
+        """Responsibilities, and the statistics they weigh."""
+        p, K = plan.shape
+        S = np.zeros((K, p))
+        log_norm = 0.0
+        buffer = buffer_for(rows, shard, K, plan.dtype)
+        for tile in rows.tiles(shard, K):
+            T = rows.family.sufficient(rows.X[tile])
+            R = self._scores(T, plan, rows, tile, buffer)
+            norms = np.empty(T.shape[0])
+            _softmax.normalise(R, norms)
+            weight = None if rows.weight is None else rows.weight[tile]
+            if weight is not None:
+                R *= weight[:, None].astype(R.dtype)
+                norms *= weight
+            S += soft_statistics(R[:, :K], T)
+            log_norm += float(norms.sum())
+        return Soft(S, log_norm, {"n_evals": float((shard.stop - shard.start) * K)})
+
+    def _scores(self, T: Matrix, plan: Array, rows: Rows, tile: slice, buffer: Array) -> Array:
+        scores = score_tile(T, plan, buffer)
+        if rows.known is not None:
+            _softmax.clamp(scores, rows.known[tile])
+        return scores

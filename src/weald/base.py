@@ -1,0 +1,92 @@
+"""The scikit-learn face shared by every estimator that reads a table through a family.
+
+`__init__` stores; `fit` validates, runs, and leaves names that end in ``_``. What is validated how follows from the
+family alone: NaN where it can be marginalised, CSR where statistics stay sparse, text where columns have levels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+
+from weald._typing import FloatArray, Matrix, Params, TableLike
+from weald._validate import Schema, numeric_matrix, table_from
+from weald.engine import Threads
+from weald.exceptions import ParameterError
+from weald.families import family_class, family_from_name
+from weald.families.base import AbstractFamily
+
+CODED = ("categorical", "mixed")  # families that read tables with text, levels and booleans
+
+
+class AbstractTableEstimator(BaseEstimator, ABC):
+    """Reads tables for a family."""
+
+    family: str | AbstractFamily
+    covariance: str
+    prior: Params | None
+    n_jobs: int | None
+    n_features_in_: int
+    _schema: Schema | None
+
+    @abstractmethod
+    def fit(self, X: TableLike, y: Any = None) -> Any:
+        """Fit to X."""
+
+    def _engine(self) -> Threads:
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, int) or (self.n_jobs < 1 and self.n_jobs != -1)):
+            raise ParameterError(f"n_jobs must be None, -1 (all cores) or a positive int, got {self.n_jobs!r}")
+        return Threads(self.n_jobs)
+
+    def _read(self, X: TableLike, *, reset: bool) -> Matrix:
+        """The validated matrix of X; learns names and levels when `reset`."""
+        X = table_from(X)
+        if self.family in CODED:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if reset:
+                self._schema = Schema.learn(X, "categorical" if self.family == "categorical" else None)
+            assert self._schema is not None  # set by the fit that came before
+            return self._schema.encode(X)
+        if reset:
+            self._schema = None
+        family = self._reads()
+        return numeric_matrix(
+            self, X, reset=reset, allow_nan=family.accepts_missing, sparse=family.accepts_sparse
+        )
+
+    def _make_family(self, X: Matrix, n_components: int) -> AbstractFamily:
+        if isinstance(self.family, AbstractFamily):
+            if self.family.n_columns != X.shape[1]:
+                raise ParameterError(f"the family reads {self.family.n_columns} columns, X has {X.shape[1]}")
+            return self.family
+        kinds = None if self._schema is None else self._schema.kinds
+        return family_from_name(self.family, self.covariance, X, n_components, kinds=kinds, **(self.prior or {}))
+
+    def _reads(self) -> AbstractFamily | type[AbstractFamily]:
+        """What says whether NaN and CSR are welcome."""
+        if isinstance(self.family, AbstractFamily):
+            return self.family
+        return family_class(self.family, self.covariance)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        family = self._reads()
+        tags.input_tags.allow_nan, tags.input_tags.sparse = family.accepts_missing, family.accepts_sparse
+        return tags
+
+
+def fingerprint(params: Params, X: Matrix, weight: FloatArray | None) -> str:
+    """A digest of parameters and data: what a checkpoint must share with the fit that resumes it."""
+    digest = hashlib.blake2b(repr(sorted(params.items())).encode(), digest_size=16)
+    for part in (X.data, X.indices, X.indptr) if sp.issparse(X) else (X,):
+        digest.update(np.ascontiguousarray(part).data)
+    if weight is not None:
+        digest.update(np.ascontiguousarray(weight).data)
+    return digest.hexdigest()

@@ -1,0 +1,63 @@
+"""Prediction from fitted components, shared by mixtures and naive Bayes.
+
+One pass of `Components` over tiles of rows: memory does not grow with the number of rows beyond the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.utils.validation import check_is_fitted
+
+from weald._typing import Array, FloatArray, IntArray, TableLike
+from weald.base import AbstractTableEstimator
+from weald.mixtures.components import Components, probabilities
+
+
+class AbstractComponentEstimator(AbstractTableEstimator):
+    """An estimator whose fitted form is a set of components."""
+
+    _components: Components
+
+    def score_samples(self, X: TableLike) -> FloatArray:
+        """Log predictive density of each row.
+
+        Parameters
+        ----------
+        X : table of shape (n, d)
+            Rows to score: numpy, pandas, polars, sparse, or a path.
+
+        Returns
+        -------
+        (n,) array
+            log p(x | data), parameters averaged over the posterior where there is one.
+        """
+        return self._map(lambda joint: logsumexp(joint, axis=1), X)
+
+    def score(self, X: TableLike, y: Any = None) -> float:
+        """Mean of `score_samples`: larger is better.
+
+        Parameters
+        ----------
+        X : table of shape (n, d)
+            Rows to score.
+        y : ignored
+            Present for scikit-learn.
+
+        Returns
+        -------
+        float
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def _probabilities(self, X: TableLike) -> FloatArray:
+        return self._map(probabilities, X)
+
+    def _best(self, X: TableLike) -> IntArray:
+        return self._map(lambda joint: np.argmax(joint, axis=1), X)
+
+    def _map(self, function: Any, X: TableLike) -> Array:
+        check_is_fitted(self, "_components")
+        return self._components.map(function, self._read(X, reset=False), self._engine())
