@@ -36,7 +36,7 @@ def test_blobs_dtype_reproducibility_and_one_blob():
 def test_mixture_follows_weights_and_components(family, mean):
     start = np.random.default_rng(0).poisson(20, size=(500, 2)).astype(float)
     prior, w = family.from_data(start), np.array([0.3, 0.7])
-    eta = prior.mode_eta(prior.sufficient(start[:2] + [[0.0], [9.0]]) * 50)
+    eta = prior.mode_eta(50 * prior.sufficient(start[:2] + np.array([[0.0], [9.0]])))
     data = datasets.make_mixture(prior, eta, np.log(w) + 5, 20_000, rng=3)
     np.testing.assert_allclose(data.truth["weights"], w)
     assert stats.chisquare(np.bincount(data.z), w * 20_000).pvalue > 1e-4

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import fft, special, stats
+from scipy import fft, special
 
 from weald._typing import Array, FloatArray, IntArray
 from weald.exceptions import ParameterError
@@ -163,8 +163,10 @@ def _fold(x: FloatArray) -> FloatArray:
 
 def _normal_scores(x: FloatArray) -> FloatArray:
     """Normal quantiles of the ranks over all chains (Blom's offsets)."""
+    from scipy.stats import rankdata  # a third of a second, only when it is needed
+
     flat = x.reshape(-1, x.shape[2])
-    ranks = stats.rankdata(flat, axis=0)
+    ranks = rankdata(flat, axis=0)
     scores: FloatArray = special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
     return scores.reshape(x.shape)
 

@@ -96,9 +96,10 @@ def contrast(values: Array, labels: IntArray, n_clusters: int) -> tuple[FloatArr
     total_in = np.bincount(labels, weights=values, minlength=n_clusters)
     with np.errstate(invalid="ignore", divide="ignore"):
         inside = total_in / n_in
-        outside = (values.sum() - total_in) / (len(values) - n_in)
+        outside = (total_in.sum() - total_in) / (len(values) - n_in)
         spread = values.std() if len(values) else 0.0
-        difference = np.nan_to_num((inside - outside) / (spread if spread > 1e-12 * (1 + abs(shift)) else np.inf))
+        difference = (inside - outside) / (spread if spread > 1e-12 * (1 + abs(shift)) else np.inf)
+    difference[~np.isfinite(difference)] = 0.0
     return difference, inside + shift, outside + shift
 
 
@@ -218,7 +219,13 @@ def plot_trace(posterior: Any, name: str = "objective", ax: Any = None) -> Any:
     values = np.asarray(known[name], np.float64)
     for chain, colour in zip(values, palette(len(values)), strict=True):
         seen = np.isfinite(chain)
-        ax.plot(np.arange(1, len(chain) + 1)[seen], chain[seen], color=colour, linewidth=1.6, alpha=0.9)
+        ax.plot(
+            np.arange(1, len(chain) + 1)[seen],
+            chain[seen],
+            color=colour,
+            linewidth=1.6 if len(values) < 3 else 0.9,
+            alpha=0.85,
+        )
         ax.plot(np.flatnonzero(seen)[-1:] + 1, chain[seen][-1:], "o", color=colour, markersize=4.5)
     ax.set_xlabel("sweep")
     ax.set_ylabel(name.replace("_", " "), parse_math=False)
@@ -334,12 +341,9 @@ def _gaussian(model: Any, d: int) -> tuple[FloatArray, FloatArray]:
     means, covariances = (np.asarray(found.get(key, ())) for key in ("means", "covariances"))
     if means.ndim != 2 or means.shape[1] != d or not covariances.size:
         return np.empty((0, d)), np.empty((0, d, d))
-    K = len(means)
-    if covariances.shape == (K, d) and getattr(model, "covariance", "diag") != "tied":
-        return means, covariances[:, :, None] * np.eye(d)
-    if covariances.shape == (K,):
-        return means, covariances[:, None, None] * np.eye(d)
-    return means, np.broadcast_to(covariances, (K, d, d))
+    if covariances.ndim < 3:  # variances: (K, d) of a diagonal, (K,) of a spherical covariance
+        covariances = covariances.reshape(len(means), -1, 1) * np.eye(d)
+    return means, covariances
 
 
 def _badges(Y: FloatArray, labels: IntArray, colours: list[str], ax: Any) -> None:

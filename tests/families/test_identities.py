@@ -98,11 +98,9 @@ class Case:
 
 CASES = {
     "gaussian_diag": Case(partial(DiagonalGaussian.from_data, n_components=3), gaussian_data, normal),
-    "gaussian_spherical": Case(
-        partial(SphericalGaussian.from_data, n_components=3), gaussian_data, multivariate_normal
-    ),
-    "gaussian_full": Case(partial(FullGaussian.from_data, n_components=3), gaussian_data, multivariate_normal),
-    "gaussian_tied": Case(partial(TiedGaussian.from_data, n_components=3), gaussian_data, multivariate_normal),
+    "gaussian_spherical": Case(partial(SphericalGaussian.from_data, n_components=3), gaussian_data, multinormal),
+    "gaussian_full": Case(partial(FullGaussian.from_data, n_components=3), gaussian_data, multinormal),
+    "gaussian_tied": Case(partial(TiedGaussian.from_data, n_components=3), gaussian_data, multinormal),
     "bernoulli": Case(partial(Bernoulli.from_data, alpha=2.5, beta=1.5), binary_data, bernoulli),
     "poisson": Case(Poisson.from_data, count_data, poisson),
     "categorical": Case(Categorical.from_data, code_data, categorical),

@@ -33,7 +33,7 @@ CASES = {  # name: prior, fields and their laws, items, replicates
         NormalisedGeneralisedGamma(1.0, 0.5, **HYPER),
         {"concentration": GAMMA, "discount": stats.uniform()},
         10,
-        1000,
+        800,
     ),
     "mfm": (MixtureOfFiniteMixtures(1.0, 4.0, **HYPER), {"concentration": GAMMA}, 20, 1000),
 }
@@ -114,7 +114,7 @@ def log_u_p_value(sizes, given):
     """Draws of log u by `update` given `sizes` against the exact law of log u given `given`."""
     prior, rng = NormalisedGeneralisedGamma(0.7, 0.35, shape=None, learn_discount=False), np.random.default_rng(2)
     drawn = [prior.update(np.array(sizes), rng).log_u for _ in range(2000)]
-    grid = np.linspace(-30.0, 60.0, 20_001)
+    grid = np.linspace(-30.0, 60.0, 4_001)
     density = np.exp([replace(prior, log_u=float(v)).log_joint_eppf(given) + v for v in grid])
     cdf = np.cumsum(density) / density.sum()
     return stats.kstest(drawn, lambda v: np.interp(v, grid, cdf)).pvalue

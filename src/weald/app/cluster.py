@@ -63,7 +63,7 @@ class Run:
     proba : array of shape (n, K)
         Assignment probabilities.
     log_density : array of shape (n,)
-        Log density of each row.
+        Log density of each row, in the units of the file.
     ids, given : array of shape (n,) or None
         The id column and the label column.
     notes : tuple of str
@@ -111,7 +111,7 @@ class Run:
         """The Python lines that repeat this run."""
         options = ", ".join(f"{name}={value!r}" for name, value in self.settings.changed().items())
         return (
-            "import weald\nfrom weald.app.cluster import Settings, cluster\n\n"
+            "import weald\nfrom weald.app.cluster import cluster\nfrom weald.app.prepare import Settings\n\n"
             f"run = cluster({self.source!r}, {str(self.out)!r}, Settings({options}))\n"
             f"model = weald.load({str(self.out / 'model.weald')!r})"
         )
@@ -164,7 +164,7 @@ def cluster(
         model = _fit(X, features, settings, out, callbacks, resume)
     run = Run(
         source=str(data), out=out, settings=settings, features=features, table=used, X=X, model=model,
-        proba=model.predict_proba(X), log_density=model.score_samples(X),
+        proba=model.predict_proba(X), log_density=model.score_samples(X) + features.log_jacobian(used),
         ids=table.columns[settings.id] if settings.id else None,
         given=table.columns[settings.label] if settings.label else None,
         notes=tuple(notes), seconds=time.perf_counter() - started,
@@ -209,8 +209,10 @@ def assignments(proba: FloatArray, log_density: FloatArray) -> dict[str, Array]:
 
 def record(run: Run) -> dict[str, JSON]:
     """The contents of run.json."""
-    source = Path(run.source)
-    digest = hashlib.sha256(source.read_bytes()).hexdigest() if run.source != "-" else None
+    digest = None
+    if run.source != "-":
+        with open(run.source, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     settings: dict[str, JSON] = json.loads(json.dumps(dataclasses.asdict(run.settings)))
     features: dict[str, JSON] = json.loads(json.dumps(dataclasses.asdict(run.features)))
     return {

@@ -45,7 +45,7 @@ def predict(run: PathLike, data: PathLike, out: PathLike) -> dict[str, Array]:
     name = settings.get("id")
     kept = {str(name): table.columns[str(name)]} if name in table.names else {}
     columns = {"row": np.arange(table.n_rows), **kept_columns(kept)}
-    columns |= assignments(model.predict_proba(X), model.score_samples(X))
+    columns |= assignments(model.predict_proba(X), model.score_samples(X) + features.log_jacobian(table))
     write_table(out, columns)
     return columns
 

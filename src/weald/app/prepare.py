@@ -13,14 +13,16 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from weald._typing import Array
+from weald._typing import Array, FloatArray
 from weald.app.readers import Table
 from weald.exceptions import DataError, ParameterError
 
@@ -116,6 +118,14 @@ class Features:
         chosen = Table(self.names, cells)
         return chosen.arrow() if by_column else chosen.numeric()
 
+    def log_jacobian(self, table: Table) -> FloatArray:
+        """(n,): what turns log densities after scaling into log densities in the units of the file."""
+        total = np.zeros(table.n_rows)
+        for name, spread in zip(self.names, self.spread, strict=True):
+            if spread != 1.0:
+                total -= np.where(missing(table.columns[name]), 0.0, np.log(spread))
+        return total
+
 
 def choose_features(table: Table, settings: Settings) -> tuple[Features, list[str]]:
     """Decide family and scaling for the columns of a table; notes say what a user should know."""
@@ -132,8 +142,10 @@ def choose_features(table: Table, settings: Settings) -> tuple[Features, list[st
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Names as one comma-separated option; those with commas in quotes."""
-    return ",".join(f'"{name}"' if "," in name else name for name in names)
+    """Names as one option, separated by commas; those that hold commas or quotes stand in double quotes."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
 
 
 def used_columns(table: Table, settings: Settings) -> list[str]:

@@ -7,9 +7,9 @@ time (datetime64); missing numbers are NaN. Parquet and CSV need pyarrow; NPY an
 Types of a CSV column are inferred from the whole file, not from its first block. Files are written beside their
 target and moved into place, so that an interrupted run leaves the old file or none.
 
-    >>> write_table("points.npz", {"height": np.array([1.7, 1.8]), "weight": np.array([60.0, 70.0])})
-    >>> read_table("points.npz").numeric().shape
-    (2, 2)
+    >>> table = Table(("height", "member"), {"height": np.array([1.7, 1.8]), "member": np.array([True, False])})
+    >>> table.numeric().shape, table.kind("member")
+    ((2, 2), 'bool')
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     z = (x - centre) / scale,    centre = column mean,  scale = column standard deviation
 
-Sums run over values divided by their largest, so nothing overflows; the deviation is taken about the mean itself,
-so 1e8 +- 1 keeps its digits. A constant column has scale 1, a column of NaN has centre 0 and scale 1. Three passes
-over the data in blocks of rows: memory stays O(d).
+Sums run over values divided by their largest, so nothing overflows; the deviation is taken about the mean, which is
+corrected by what rounding had left out, so 1e8 +- 1 keeps its digits. A constant column has scale 1, a column of NaN
+has centre 0 and scale 1. Three passes over the data in blocks of rows: memory stays O(d).
 
     >>> location_scale(np.array([[1e8 + 1], [1e8 - 1]]))
     (array([1.e+08]), array([1.]))
@@ -36,15 +36,20 @@ def location_scale(X: Array) -> tuple[FloatArray, FloatArray]:
     n = np.maximum(np.count_nonzero(~np.isnan(X), axis=0), 1)
     largest = np.maximum(abs(low), abs(high))
     largest[largest == 0] = 1.0
-    share = sum(np.nansum(X[rows] / largest, axis=0) for rows in blocks(X.shape[0]))
-    centre = np.clip(largest * (share / n), low, high)
+    total = sum(np.nansum(X[rows] / largest, axis=0) for rows in blocks(X.shape[0]))
+    centre = np.clip(largest * (total / n), low, high)
     with np.errstate(over="ignore"):
         reach = np.maximum(high - centre, centre - low)
     if not np.isfinite(reach).all():
         raise DataError(f"column {int(np.argmin(np.isfinite(reach)))} spans more than 1e308; divide it by a constant")
     reach[low == high] = 1.0
-    squares = sum(np.nansum(((X[rows] - centre) / reach) ** 2, axis=0) for rows in blocks(X.shape[0]))
-    scale = np.maximum(reach * np.sqrt(squares / n), np.finfo(np.float64).tiny)
+    first, second = np.zeros((2, X.shape[1]))
+    for rows in blocks(X.shape[0]):
+        share = (X[rows] - centre) / reach
+        first += np.nansum(share, axis=0) / n
+        second += np.nansum(share**2, axis=0) / n
+    centre = centre + reach * first  # what rounding left out of the first mean
+    scale = np.maximum(reach * np.sqrt(np.maximum(second - first**2, 0.0)), np.finfo(np.float64).tiny)
     scale[low == high] = 1.0
     return centre, scale
 

@@ -8,7 +8,7 @@ Every sweep is: (eta, w) --E-step--> statistics S --rule--> new (eta, w). The ru
     em      expect      mode          (77)-(92)       log p(X | eta, w) + log prior: never falls
     sem     sample z    mode          Canopy 1.1      the same at the current point: rises, then hovers
     gibbs   sample z    posterior draw                log p(X | eta, w)
-    vb      expect      expectation   (139)-(149)     evidence lower bound: never falls
+    vb      expect      expectation   (139)-(149)     evidence lower bound: never falls (`weald.mixtures.merge` helps)
 
 For conjugate families the bound needs nothing but contract A,
     ELBO = sum_i log sum_k exp(E[log w_k] + <T_i, E[eta_k]>) - sum_k KL(eta_k) - KL(w),   KL = <S, E[eta]> - log m(S).
@@ -31,7 +31,10 @@ from weald._typing import FloatArray, IntArray
 from weald.assign import AbstractAssignment, Rows, expect_all, sample_all
 from weald.engine import Threads
 from weald.inference.run import AbstractKernel
+from weald.mixtures.merge import merged
 from weald.partitions import FiniteDirichlet
+
+MERGE_EVERY = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +45,20 @@ class MixtureState:
     eta: FloatArray
     log_w: FloatArray
     z: IntArray
+    sweep: int = 0
 
 
 @dataclass(frozen=True)
 class Rule:
     """How statistics become parameters.
 
-    `soft`: expected statistics instead of drawn labels; `rises`: the objective never falls.
+    `soft`: expected statistics instead of drawn labels; `rises`: the objective never falls; `merges`: every
+    `MERGE_EVERY` sweeps components are merged where that raises the objective.
     """
 
     soft: bool
     rises: bool
+    merges: bool
     parameters: Callable[[Model, FloatArray, np.random.Generator], tuple[FloatArray, FloatArray]]
     penalty: Callable[[Model, MixtureState], float]
 
@@ -94,10 +100,10 @@ def _minus_kl(model: Model, state: MixtureState) -> float:
 
 
 RULES = {
-    "em": Rule(soft=True, rises=True, parameters=_mode, penalty=_log_prior),
-    "sem": Rule(soft=False, rises=False, parameters=_mode, penalty=_log_prior),
-    "gibbs": Rule(soft=False, rises=False, parameters=_draw, penalty=_nothing),
-    "vb": Rule(soft=True, rises=True, parameters=_expectation, penalty=_minus_kl),
+    "em": Rule(soft=True, rises=True, merges=False, parameters=_mode, penalty=_log_prior),
+    "sem": Rule(soft=False, rises=False, merges=False, parameters=_mode, penalty=_log_prior),
+    "gibbs": Rule(soft=False, rises=False, merges=False, parameters=_draw, penalty=_nothing),
+    "vb": Rule(soft=True, rises=True, merges=True, parameters=_expectation, penalty=_minus_kl),
 }
 
 
@@ -147,12 +153,19 @@ class MixtureKernel(AbstractKernel):
         """E-step at the current parameters, then new parameters; figures describe the point that was left."""
         plan = self.assign.refresh(self.plan, state.eta, state.log_w)
         if self.rule.soft:
-            e = expect_all(self.assign, plan, self.rows, self.engine)
-            z = state.z
+            soft = expect_all(self.assign, plan, self.rows, self.engine)
+            S, log_norm, z, info = soft.S, soft.log_norm, state.z, dict(soft.info)
         else:
             drawn = sample_all(self.assign, plan, self.rows, state.z, sweep_key(rng), self.engine)
-            e, z = drawn, drawn.z
-        log_likelihood = e.log_norm + self.log_base
-        objective = log_likelihood + self.rule.penalty(self.model, state)
-        eta, log_w = self.rule.parameters(self.model, e.S, rng)
-        return MixtureState(e.S, eta, log_w, z), {"log_likelihood": log_likelihood, "objective": objective, **e.info}
+            S, log_norm, z, info = drawn.S, drawn.log_norm, drawn.z, dict(drawn.info)
+        info["log_likelihood"] = log_norm + self.log_base
+        info["objective"] = info["log_likelihood"] + self.rule.penalty(self.model, state)
+        if self.rule.merges:
+            S, info["n_merged"] = self._merge(S, state)
+        eta, log_w = self.rule.parameters(self.model, S, rng)
+        return MixtureState(S, eta, log_w, z, state.sweep + 1), info
+
+    def _merge(self, S: FloatArray, state: MixtureState) -> tuple[FloatArray, float]:
+        if (state.sweep + 1) % MERGE_EVERY or self.rows.known is not None:
+            return S, 0.0
+        return merged(S, state.eta, state.log_w, self.rows, self.model.prior, self.engine)

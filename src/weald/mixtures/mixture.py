@@ -35,7 +35,7 @@ from weald.exceptions import DataError, ParameterError, Status, StatusWarning
 from weald.families.base import AbstractFamily
 from weald.inference.run import Chain, run
 from weald.mixtures.components import Components, align
-from weald.mixtures.kernels import RULES, MixtureKernel, MixtureState, Model
+from weald.mixtures.kernels import MERGE_EVERY, RULES, MixtureKernel, MixtureState, Model
 from weald.mixtures.starts import STARTS, first_statistics
 from weald.mixtures.predictor import AbstractComponentEstimator
 from weald.mixtures.verdict import of_chains, of_optimiser
@@ -431,7 +431,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         n = min(len(chain.stats["objective"]) for chain in kept)
         stats = {name: np.stack([chain.stats[name][:n] for chain in kept]) for name in kept[0].stats}
         rows = kernel.rows.total_weight
-        arrived = gibbs or stopping(kernel, self.tol)({"objective": stats["objective"][0]})
+        arrived = gibbs or stopping(kernel, self.tol)({name: values[0].tolist() for name, values in stats.items()})
         self.status_ = (
             of_chains(stats, self.warmup)
             if gibbs
@@ -455,12 +455,14 @@ def stopping(kernel: MixtureKernel, tol: float) -> Callable[[Mapping[str, Sequen
     """When the objective is within `tol` per row of where it is heading.
 
     em, vb: the limit is extrapolated from the ratio of the last two rises (Aitken), which sees through slow but
-    steady progress. sem hovers: it has arrived when the mean of a window no longer exceeds that of the window before.
+    steady progress; vb must also have just looked for merges in vain. sem hovers: it has arrived when the mean of a window no longer exceeds that of the window before.
     """
     rows = kernel.rows.total_weight
 
     def arrived(stats: Mapping[str, Sequence[float]]) -> bool:
         trace = np.asarray(stats["objective"][-2 * WINDOW :], np.float64) / rows
+        if kernel.rule.merges and (len(stats["n_merged"]) % MERGE_EVERY or stats["n_merged"][-1] > 0):
+            return False
         if kernel.rule.rises:
             return trace.size > 2 and _remaining(trace[-2] - trace[-3], trace[-1] - trace[-2]) < tol
         return trace.size == 2 * WINDOW and float(trace[WINDOW:].mean() - trace[:WINDOW].mean()) < tol

@@ -18,9 +18,9 @@ weight n_j - sigma, and opens a block with weight V_{n+1,k+1} / V_{n+1,k}.
 A prior therefore states `sigma`, `log_v`, its weights (`sticks`), its mean number of clusters and how its
 hyperparameters move (`update`); the rest follows here. An urn draw of n items costs O(n) calls of `log_v`.
 
-    >>> prior = DirichletProcess(concentration=2.0)
-    >>> z = prior.draw(100, np.random.default_rng(0))
-    >>> prior.log_eppf(np.bincount(z))
+    >>> from weald.partitions import DirichletProcess
+    >>> z = DirichletProcess(concentration=2.0).draw(100, np.random.default_rng(0))
+    >>> existing, new = DirichletProcess(concentration=2.0).log_weights(np.bincount(z))
 
 References: journal (19)-(29), (53)-(58); A. Gnedin, J. Pitman, J. Math. Sci. 138 (2006).
 """

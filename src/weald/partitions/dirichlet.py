@@ -15,7 +15,7 @@ empty components keep a weight of about 1e-300, so logs stay finite. Every metho
     >>> np.exp(prior.mode_log_w(np.array([4.0, 0.0, 1.0])))
     array([0.69230769, 0.07692308, 0.23076923])
 
-References: journal (19)-(22), (50); design of exact sampling 1.1.
+References: journal (19)-(22), (50); the M-step of the Canopy supplement.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@
 
 Both moves are slice samplers (`slice1d`) on any log likelihood of the block sizes, the first one on the log scale.
 
-    >>> resample_concentration(1.0, 1.0, 1.0, lambda a: DirichletProcess(a).log_eppf(sizes), rng)
+    >>> from weald.partitions import DirichletProcess
+    >>> rng = np.random.default_rng(0)
+    >>> alpha = resample_concentration(1.0, 1.0, 1.0, lambda a: DirichletProcess(a).log_eppf([5, 1]), rng)
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ alpha to alpha (1+U_j)^sigma = alpha + gap; sigma -> 0 gives Bondesson's gamma p
     >>> prior = NormalisedGeneralisedGamma(concentration=1.0, discount=0.5, learn_discount=False)
     >>> prior = prior.update(np.array([5, 2, 1]), np.random.default_rng(0))
 
-References: design of tree-guided MCMC 2.1; L. James, A. Lijoi, I. Pruenster, Scand. J. Stat. 36 (2009); M. Kanter,
-Annals of Probability 3 (1975) for stable draws.
+References: the model of the tree-guided MCMC supplement; L. James, A. Lijoi, I. Pruenster, Scand. J. Stat. 36
+(2009); M. Kanter, Annals of Probability 3 (1975) for stable draws.
 """
 
 from __future__ import annotations

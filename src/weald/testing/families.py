@@ -93,9 +93,10 @@ def _check_last_entry(family: AbstractFamily, X: Matrix, rng: np.random.Generato
     assert family.log_prior(eta) == family.log_prior(other), "log_prior reads the last entry of eta"
     for name, value in family.named(eta).items():
         assert_array_equal(value, family.named(other)[name], err_msg=f"named {name} reads the last entry of eta")
-    draws = [family.sample_x(e, np.random.default_rng(seed)) for e in (eta, other)]
-    assert_array_equal(*draws, err_msg="sample_x reads the last entry of eta, or not the generator it is given")
-    assert draws[0].shape == (3, family.n_columns), "sample_x must give one row of data for each row of eta"
+    drawn = family.sample_x(eta, np.random.default_rng(seed))
+    again = family.sample_x(other, np.random.default_rng(seed))
+    assert_array_equal(drawn, again, err_msg="sample_x reads the last entry of eta, or not the generator it is given")
+    assert drawn.shape == (3, family.n_columns), "sample_x must give one row of data for each row of eta"
 
 
 def check_single_precision(family: AbstractFamily, X: Matrix) -> None:
@@ -126,7 +127,7 @@ def check_normalised(
 def check_evidence(family: AbstractFamily, X: Matrix, rng: np.random.Generator) -> None:
     """Evidence obeys the chain rule, is zero without data, and adds over components that share nothing."""
     T, k = _dense(family.sufficient(X)).astype(np.float64), 3
-    z = rng.integers(0, k - 1, T.shape[0])
+    z = rng.integers(0, k - 1, size=(T.shape[0],))
     S, total = np.zeros((k, family.width)), 0.0
     assert_allclose(family.log_marginal(S), 0.0, atol=1e-9, err_msg="the evidence of no data must be 1")
     for t, j in zip(T, z, strict=True):

@@ -1,0 +1,174 @@
+"""The report is one file, escapes everything, loads nothing, and says what was found."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from weald.app.cluster import cluster
+from weald.app.prepare import Settings
+from weald.app.readers import write_table
+from weald.app.report import render, view
+from weald.exceptions import MissingExtraError, Status, Verdict
+
+
+class Page(HTMLParser):
+    """Collects what a browser would act on."""
+
+    VOID = frozenset({"meta", "br", "img", "link", "input", "hr"})
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes, self.open, self.text = [], [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attributes]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def run(blobs, tmp_path_factory):
+    return cluster(blobs, tmp_path_factory.mktemp("report"), Settings(k=3, id="who", label="truth", n_init=1))
+
+
+@pytest.fixture(scope="module")
+def hostile(customers, tmp_path_factory):
+    settings = Settings(k=3, id="<id>", label="<kind>", n_init=1)
+    return cluster(customers, tmp_path_factory.mktemp("hostile"), settings)
+
+
+def words(html):
+    return " ".join(" ".join(Page(html).text).split())
+
+
+def test_every_section_is_there_and_true(run):
+    html = (run.out / "report.html").read_text()
+    text = words(html)
+    sizes = np.bincount(run.labels)
+    assert f"3 clusters in 240 rows, from {sizes.min()} to {sizes.max()} rows each" in text
+    for heading in (
+        "Clusters",
+        "Map",
+        "What sets them apart",
+        "How sure",
+        "Against truth",
+        "Convergence",
+        "How it was made",
+    ):
+        assert heading in text
+    assert "Adjusted Rand index 1.000" in text
+    assert run.command in text
+    assert "none: columns as they came" in text
+    doubtful = int(np.argmin(run.proba.max(axis=1)))
+    assert f"p{doubtful:03d}" in text
+    assert html.count("<svg") == 4
+
+
+def test_report_is_reproducible(run):
+    assert render(run) == (run.out / "report.html").read_text()
+
+
+def test_hostile_names_cells_and_ids_are_only_text(hostile):
+    html = (hostile.out / "report.html").read_text()
+    page = Page(html)
+    assert page.open == []
+    assert not {"script", "img", "iframe", "object", "link"} & set(page.tags)
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "<b onclick" not in html
+    text = words(html)
+    for name in (
+        "<script>alert(1)</script>",
+        "$a_{b} \\frac",
+        '<b onclick="x">',
+        "<img src=x onerror=alert(",
+        "<kind>",
+        "<i>0</i>",
+    ):
+        assert name in text
+
+
+def test_an_unescaped_template_would_be_caught(hostile):
+    """The injected bug: with escaping off, the checks above must fail."""
+    import jinja2
+
+    from weald.app import report
+
+    source = (report.Path(report.__file__).parent / "templates" / "report.html.j2").read_text()
+    pages = jinja2.Environment(autoescape=False)
+    pages.filters |= {"number": report.number, "percent": report.percent}
+    assert "<script>alert(1)" in pages.from_string(source).render(view(hostile))
+
+
+@pytest.mark.parametrize("which", ["run", "hostile"])
+def test_nothing_is_fetched_and_nothing_runs(which, request):
+    html = (request.getfixturevalue(which).out / "report.html").read_text()
+    page = Page(html)
+    assert "default-src 'none'" in html
+    for tag, name, value in page.attributes:
+        if name in ("src", "href", "xlink:href", "action", "data", "poster"):
+            assert value.startswith(("#", "data:image/png;base64,")), (tag, name, value[:80])
+    assert not re.search(r"url\((?!#)|@import", html)
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+
+
+def test_pictures_take_the_colour_of_the_text(run):
+    html = (run.out / "report.html").read_text()
+    assert "#0b0c0d" not in html
+    assert html.count("currentColor") > 20
+
+
+def test_caution_and_advice_are_shown(run):
+    status = Status(Verdict.CAUTION, "stopped early", ("raise <max_iter>",), {"rise_per_row": 0.5})
+    model = type("Model", (), {**vars(run.model), "status_": status, "get_params": run.model.get_params})()
+    text = words(render(replace(run, model=model)))
+    assert "Use with caution. Stopped early." in text
+    assert "raise <max_iter>" in text
+    assert "rise per row 0.5" in text
+
+
+def test_many_clusters_empty_clusters_and_one_cluster(tmp_path):
+    rng = np.random.default_rng(0)
+    write_table(tmp_path / "t.npz", {"a": rng.normal(size=200), "b": rng.normal(size=200)})
+    many = cluster(tmp_path / "t.npz", tmp_path / "many", Settings(k=40, covariance="diag", n_init=1))
+    text = words((many.out / "report.html").read_text())
+    assert "The 24 largest are shown" in text
+    empty = replace(many, proba=np.pad(many.proba, ((0, 0), (0, 2))))
+    assert re.search(r"Of the 42 asked for, \d+ stayed empty", words(render(empty)))
+    one = cluster(tmp_path / "t.npz", tmp_path / "one", Settings(k=1, columns=("a",)))
+    assert "One cluster in 200 rows" in words((one.out / "report.html").read_text())
+
+
+def test_labels_with_holes_are_left_out(run):
+    given = run.given.copy()
+    given[:10] = None
+    assert view(replace(run, given=given))["against"]["n_unknown"] == 10
+    assert view(replace(run, given=np.full(240, None, object)))["against"] is None
+
+
+@pytest.mark.parametrize(("module", "extra"), [("matplotlib", "plot"), ("jinja2", "app")])
+def test_missing_extras_stop_before_the_fit(blobs, tmp_path, monkeypatch, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"the HTML report needs {module}.*weald\[{extra}\]"):
+        cluster(blobs, tmp_path / "run", Settings(k=2))
+    assert not (tmp_path / "run").exists()
