@@ -61,13 +61,19 @@ class AbstractTableEstimator(BaseEstimator, ABC):
             self, X, reset=reset, allow_nan=family.accepts_missing, sparse=family.accepts_sparse
         )
 
-    def _make_family(self, X: Matrix, n_components: int) -> AbstractFamily:
+    def _make_family(self, X: Matrix, n_components: int, weight: FloatArray | None = None) -> AbstractFamily:
         if isinstance(self.family, AbstractFamily):
             if self.family.n_columns != X.shape[1]:
                 raise ParameterError(f"the family reads {self.family.n_columns} columns, X has {X.shape[1]}")
             return self.family
-        kinds = None if self._schema is None else self._schema.kinds
-        return family_from_name(self.family, self.covariance, X, n_components, kinds=kinds, **(self.prior or {}))
+        options: dict[str, Any] = dict(self.prior or {})
+        if self._schema is not None:
+            options["n_levels"] = [n for n in self._schema.n_levels if n]
+            if self.family == "mixed":
+                options["kinds"] = self._schema.kinds
+        if weight is not None:
+            X, weight = X[weight > 0], weight[weight > 0]
+        return family_from_name(self.family, self.covariance, X, n_components, weight=weight, **options)
 
     def _reads(self) -> AbstractFamily | type[AbstractFamily]:
         """What says whether NaN and CSR are welcome."""

@@ -8,9 +8,9 @@
 Cost: O(nd) and one thin SVD of at most 20,000 rows; at most 5,000 points are drawn.
 What ArviZ draws well (densities, R-hat, ESS) is left to it: see `weald.posterior.Posterior.to_arviz`.
 
-    >>> ax = plot_clusters(X, model.labels_, model.predict_proba(X), model)
-    >>> ax = plot_profiles(X, model.labels_, names=["height", "weight"])
-    >>> ax = plot_trace(model.posterior_, "log_likelihood")
+    ax = plot_clusters(X, model.labels_, model.predict_proba(X), model)
+    ax = plot_profiles(X, model.labels_, names=["height", "weight"])
+    ax = plot_trace(model.posterior_, "log_likelihood")
 """
 
 from __future__ import annotations

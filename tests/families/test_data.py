@@ -23,11 +23,10 @@ from weald.families import (
     TiedGaussian,
     family_class,
     family_from_name,
-    family_tags,
 )
 from weald.families.dirichlet import log_gamma_draws
 from weald.families.niw import fill_svec, smat, svec
-from weald.families.standardise import common_scale, location_scale
+from weald.families.standardise import location_common_scale, location_scale
 
 GAUSSIANS = [DiagonalGaussian, SphericalGaussian, FullGaussian, TiedGaussian]
 MATRIX = [SphericalGaussian, FullGaussian, TiedGaussian]
@@ -168,7 +167,7 @@ def test_location_scale(rng):
     assert centre[0] == 0
     assert (scale[:2] == 1).all()
     assert scale[2] > 0
-    assert common_scale(np.array([[1.0, 2.0], [3.0, 6.0]]), np.array([2.0, 4.0])) == pytest.approx(np.sqrt(2.5))
+    assert location_common_scale(np.array([[1.0, 2.0], [3.0, 6.0]]))[1] == pytest.approx(np.sqrt(2.5))
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "mixed"])
@@ -403,12 +402,48 @@ def test_family_from_name(X):
         family_from_name("poisson", "full", codes, n_levels=(2, 2))
 
 
-def test_tags():
-    assert family_tags("gaussian", "diag") == (True, False)
-    assert family_tags("gaussian", "full") == (False, False)
-    assert family_tags("multinomial") == (False, True)
-    assert family_tags("mixed") == (True, False)
-    assert family_tags("nonsense") == (False, False)
+def test_what_families_read():
+    reads = {
+        ("gaussian", "diag"): (True, False),
+        ("gaussian", "full"): (False, False),
+        ("multinomial", ""): (False, True),
+        ("bernoulli", ""): (True, True),
+        ("poisson", ""): (True, True),
+        ("mixed", ""): (True, False),
+    }
+    for (name, covariance), expected in reads.items():
+        family = family_class(name, covariance)
+        assert (family.accepts_missing, family.accepts_sparse) == expected
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson"])
+def test_sparse_counts_stay_sparse_and_agree_with_dense(name, rng):
+    X = rng.integers(0, 2 if name == "bernoulli" else 4, size=(30, 5)).astype(np.float64)
+    C = sparse.csr_array(X)
+    weight = rng.random(30) + 0.1
+    family = family_from_name(name, "", X, weight=weight)
+    assert family.mode_eta(np.zeros((1, 6))) == pytest.approx(
+        family_from_name(name, "", C, weight=weight).mode_eta(np.zeros((1, 6)))
+    )
+    T = family.sufficient(C)
+    assert sparse.issparse(T)
+    assert np.array_equal(T.toarray(), family.sufficient(X))
+    assert np.allclose(family.log_base(C), family.log_base(X))
+    assert np.allclose(family.coordinates(C).toarray(), family.coordinates(X))
+    S = family.sufficient(X).sum(0, keepdims=True)
+    assert np.allclose(family.log_predictive(S, T), family.log_predictive(S, family.sufficient(X)))
+    with pytest.raises(DataError):
+        family.sufficient(sparse.csr_array(X * 0.5 - 1))
+
+
+@pytest.mark.parametrize("covariance", ["full", "diag", "spherical", "tied"])
+def test_weights_count_as_repeated_rows(covariance, rng):
+    X = rng.standard_normal((20, 3)) * [1.0, 10.0, 0.1]
+    times = rng.integers(1, 4, size=20)
+    weighted = family_from_name("gaussian", covariance, X, weight=times.astype(np.float64))
+    repeated = family_from_name("gaussian", covariance, np.repeat(X, times, axis=0))
+    assert np.allclose(weighted.centre, repeated.centre)
+    assert np.allclose(weighted.scale, repeated.scale)
 
 
 def test_numbers_of_parameters(X):

@@ -9,8 +9,8 @@
 
 Each file appears whole or not at all, and run.json last: a folder with run.json is complete.
 
-    >>> run = cluster("wine.csv", "run", Settings(k=3, label="cultivar"))
-    >>> run.labels[:3], run.status.ok
+    run = cluster("wine.csv", "run", Settings(k=3, label="cultivar"))
+    run.labels[:3], run.status.ok
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """Label new rows with the model of a run, by column name, in the scale of the fit.
 
->>> columns = predict("run", "new.csv", "labels.parquet")
->>> columns["cluster"][:5]
+Columns may stand in any order and others may be there; what is missing is named. Rows are read in the kinds of the
+fit: text that looks like numbers stays text where the model knows levels.
+
+    columns = predict("run", "new.csv", "labels.parquet")
+    columns["cluster"], columns["probability"]
 """
 
 from __future__ import annotations

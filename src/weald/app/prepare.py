@@ -7,8 +7,10 @@
 
 `Features` is stored with a run, so that new rows are read by name, in the kinds and the scale of the fit.
 
-    >>> features, notes = choose_features(table, Settings(k=3))
-    >>> X = features.matrix(table)
+    >>> table = Table(("age",), {"age": np.array([30, 41, 58])})
+    >>> features, notes = choose_features(table, Settings(k=2, scale="standard"))
+    >>> features.family, features.centre, features.matrix(table).shape
+    ('gaussian', (43.0,), (3, 1))
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ A level of a text column counts as a column of zeros and ones, so numbers, truth
 for a level with overall share p, d = (share in k - share elsewhere) / sqrt(p (1 - p)). Cost: O(n) for each
 column and each of the `MAX_LEVELS` commonest levels.
 
-    >>> found = traits(table, labels, 3)
-    >>> describe(found, 0)
-    'high proline, high flavanoids, low hue'
+    >>> table = Table(("age", "member"), {"age": np.array([30, 31, 70]), "member": np.array([True, True, False])})
+    >>> describe(traits(table, np.array([0, 0, 1]), 2), 1)
+    'not member, high age'
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ as inline SVG whose ink is the colour of the text, so that the page reads on lig
 comes from the data is escaped: by jinja2 in the page, by matplotlib in the pictures; a content security policy
 forbids scripts and requests besides.
 
-    >>> html = render(run)
+    html = render(run)
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weald._typing import Matrix
+from weald._typing import FloatArray, Matrix
 from weald.exceptions import ParameterError
 from weald.families.base import AbstractFamily, predictive_from_evidence
 from weald.families.bernoulli import Bernoulli
@@ -51,18 +51,13 @@ def family_class(name: str, covariance: str = "full") -> type[AbstractFamily]:
     return FAMILIES[key]
 
 
-def family_tags(name: str, covariance: str = "full") -> tuple[bool, bool]:
-    """Whether a family takes NaN, and CSR; neither when there is no such family (making one says so)."""
-    cls = FAMILIES.get(name, FAMILIES.get(f"{name}/{covariance}"))
-    return (False, False) if cls is None else (cls.accepts_missing, cls.accepts_sparse)
-
-
 def family_from_name(
     name: str,
     covariance: str,
     X: Matrix,
     n_components: int = 1,
     *,
+    weight: FloatArray | None = None,
     n_levels: Sequence[int] | None = None,
     kinds: Sequence[str] | None = None,
     **prior: Any,
@@ -79,6 +74,8 @@ def family_from_name(
         Data, checked and used to set the prior.
     n_components : int
         Expected number of components.
+    weight : array of shape (n,), optional
+        Positive weights of the rows.
     n_levels : sequence of int, optional
         Levels of categorical columns, where the data may not show all.
     kinds : sequence of str, optional
@@ -87,7 +84,7 @@ def family_from_name(
         Overrides of hyperparameters by name.
     """
     options = {key: value for key, value in (("n_levels", n_levels), ("kinds", kinds)) if value is not None}
-    return family_class(name, covariance).from_data(X, n_components, **options, **prior)
+    return family_class(name, covariance).from_data(X, n_components, weight=weight, **options, **prior)
 
 
 __all__ = [
@@ -105,6 +102,5 @@ __all__ = [
     "TiedGaussian",
     "family_class",
     "family_from_name",
-    "family_tags",
     "predictive_from_evidence",
 ]

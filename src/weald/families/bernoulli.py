@@ -22,11 +22,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy import sparse
 from scipy.special import betaln, digamma, expit, log_expit
 
 from weald._typing import Array, FloatArray, Matrix
 from weald.exceptions import ParameterError
-from weald.families.checks import choose_prior, dense, field_array, refuse_column, rows_needed, same_length, spread
+from weald.families.checks import (
+    choose_prior,
+    csr,
+    dense,
+    field_array,
+    has_nan,
+    refuse_column,
+    rows_needed,
+    same_length,
+    spread,
+)
 from weald.families.dirichlet import log_gamma_draws, log_share
 from weald.families.factorised import AbstractFactorised, Cells
 
@@ -47,6 +58,7 @@ class Bernoulli(AbstractFactorised):
     beta: FloatArray
     missing: bool = False
     n_blocks: ClassVar[int] = 1
+    accepts_sparse: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         d = field_array(self, "alpha", positive=True).size
@@ -54,26 +66,30 @@ class Bernoulli(AbstractFactorised):
         same_length(self, d, "beta")
 
     @classmethod
-    def from_data(cls, X: Matrix, n_components: int = 1, **prior: Any) -> Self:
+    def from_data(
+        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
+    ) -> Self:
         """Default prior for X (n, d) of zeros and ones. Overrides: `alpha`, `beta`, numbers or (d,)."""
-        X = dense(X, missing=True)
+        X = csr(X) if sparse.issparse(X) else dense(X, missing=True)
         rows_needed(X)
         given = choose_prior({"alpha": 2.0, "beta": 2.0}, prior)
         alpha, beta = (spread(name, given[name], X.shape[1:]) for name in ("alpha", "beta"))
-        return cls(alpha, beta, bool(np.isnan(X).any()))
+        return cls(alpha, beta, has_nan(X))
 
     @property
     def n_columns(self) -> int:
         """Columns of data: d."""
         return self.alpha.size
 
-    def cell_statistics(self, X: Array) -> FloatArray:
-        """(m, d) -> (m, 1, d): x itself."""
+    def fill_cells(self, X: Array, out: Array) -> None:
+        """X itself."""
         refuse_column(~((X == 0) | (X == 1) | np.isnan(X)), "holds values other than 0 and 1; binarise it first")
-        return X[:, None, :]
+        out[:] = X
 
-    def coordinates(self, X: Matrix) -> FloatArray:
+    def coordinates(self, X: Matrix) -> Matrix:
         """(n, d) -> (n, d): x, 1/2 for NaN."""
+        if sparse.issparse(X):
+            return csr(X, self.n_columns)
         X = dense(X, self.n_columns, missing=True)
         return np.where(np.isnan(X), 0.5, X)
 
@@ -90,7 +106,7 @@ class Bernoulli(AbstractFactorised):
     def log_predictive(self, S: Array, T: Matrix) -> FloatArray:
         """(k, p), (n, p) -> (n, k): Bernoulli with the posterior mean."""
         a, b = self._posterior(*self.cells(S))
-        scores: FloatArray = np.asarray(T, np.float64) @ self.pack(_cells(np.log(a / (a + b)), np.log(b / (a + b)))).T
+        scores: FloatArray = T.astype(np.float64) @ self.pack(_cells(np.log(a / (a + b)), np.log(b / (a + b)))).T
         return scores
 
     def cell_mode(self, t: Array, n: Array) -> Cells:

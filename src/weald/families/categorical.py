@@ -54,7 +54,13 @@ class Categorical(AbstractDirichlet):
 
     @classmethod
     def from_data(
-        cls, X: Matrix, n_components: int = 1, *, n_levels: Sequence[int] | None = None, **prior: Any
+        cls,
+        X: Matrix,
+        n_components: int = 1,
+        *,
+        weight: FloatArray | None = None,
+        n_levels: Sequence[int] | None = None,
+        **prior: Any,
     ) -> Self:
         """Default prior for codes X (n, d). Overrides: `n_levels` (d,); `concentration`, a number or (V,)."""
         X = dense(X, missing=True)

@@ -116,3 +116,26 @@ def refuse_column(bad: Array, what: str) -> None:
     """`DataError` that names the first column in which `bad` (n, d) is true."""
     if bad.any():
         raise DataError(f"column {int(np.flatnonzero(bad.any(0))[0])} {what}")
+
+
+def csr(X: Matrix, n_columns: int | None = None) -> Matrix:
+    """X as canonical float CSR; the caller's own matrix is left alone."""
+    X = X.tocsr()
+    if n_columns not in (None, X.shape[1]):
+        raise DataError(f"expected data of shape (n, {n_columns}), got {X.shape}")
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+def row_sums(indptr: Array, values: Array) -> FloatArray:
+    """(n + 1,), (m, k) -> (n, k): sums of the values (m stored cells) of each CSR row."""
+    m = values.shape[0]
+    sums: FloatArray = sparse.csr_array((np.ones(m), np.arange(m), indptr), (indptr.size - 1, m)) @ values
+    return sums
+
+
+def has_nan(X: Matrix) -> bool:
+    """Whether a cell is missing; CSR has none."""
+    return not sparse.issparse(X) and bool(np.isnan(X).any())

@@ -29,11 +29,11 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy import sparse
 
 from weald._typing import Array, FloatArray, Matrix
 from weald.families.base import PREDICTIVE_TILE, AbstractFamily
-from weald.families.checks import dense
-from weald.families.standardise import blocks
+from weald.families.checks import csr, dense, row_sums
 
 Cells = tuple[FloatArray, FloatArray]  # natural parameters (..., r, d) and negative log partitions (..., d)
 NO_NAN = "the family was set up without missing cells: pass it through with_missing()"
@@ -48,8 +48,8 @@ class AbstractFactorised(AbstractFamily):
     missing: bool
 
     @abstractmethod
-    def cell_statistics(self, X: Array) -> FloatArray:
-        """(m, d) -> (m, r, d): t(x) of each cell; NaN where x is NaN; `DataError` for a value outside the support."""
+    def fill_cells(self, X: Array, out: Array) -> None:
+        """Write t(x) of X (m, d) into out (m, r d), NaN where x is NaN; `DataError` for a value outside the support."""
 
     @abstractmethod
     def cell_log_base(self, X: Array) -> FloatArray:
@@ -113,21 +113,32 @@ class AbstractFactorised(AbstractFamily):
         n = np.broadcast_to(S[..., -1:], (*S.shape[:-1], self.n_columns))
         return np.concatenate([S[..., :-1], n, S[..., -1:]], axis=-1)
 
-    def sufficient(self, X: Matrix) -> FloatArray:
-        """(n, d) -> (n, p): T in the dtype of X, built in blocks of rows in float64."""
+    def sufficient(self, X: Matrix) -> Matrix:
+        """(n, d) -> (n, p): T in the dtype of X; CSR stays CSR where t(x) = x."""
+        if sparse.issparse(X):
+            return self._sparse_sufficient(X)
         X = dense(X, self.n_columns, missing=self.missing, advice=NO_NAN)
         T = np.ones((X.shape[0], self.width), X.dtype)
         end = self.n_blocks * self.n_columns
-        for rows in blocks(X.shape[0]):
-            t = self.cell_statistics(X[rows]).reshape(-1, end)
-            if self.missing:
-                T[rows, end:-1] = ~np.isnan(X[rows])
-                t = np.where(np.isnan(t), 0.0, t)
-            T[rows, :end] = t
+        self.fill_cells(X, T[:, :end])
+        if self.missing:
+            T[:, end:-1] = ~np.isnan(X)
+            np.copyto(T[:, :end], 0.0, where=np.isnan(T[:, :end]))
         return T
+
+    def _sparse_sufficient(self, X: Matrix) -> Matrix:
+        """CSR stays CSR where t(x) = x: one block, no missing cells."""
+        if not self.accepts_sparse or self.missing:
+            dense(X)
+        X = csr(X, self.n_columns)
+        self.fill_cells(X.data[:, None], np.empty((X.nnz, 1), X.dtype))
+        return sparse.hstack([X, np.ones((X.shape[0], 1), X.dtype)], format="csr")
 
     def log_base(self, X: Matrix) -> FloatArray:
         """(n, d) -> (n,): the sum of log h over the observed cells."""
+        if sparse.issparse(X):  # families that read CSR have h(0) = 1
+            X = csr(X, self.n_columns)
+            return row_sums(X.indptr, self.cell_log_base(X.data[:, None]))[:, 0]
         X = dense(X, self.n_columns, missing=self.missing, advice=NO_NAN)
         cells = self.cell_log_base(X)
         log_h: FloatArray = (np.where(np.isnan(X), 0.0, cells) if self.missing else cells).sum(1)
@@ -178,13 +189,14 @@ class AbstractFactorised(AbstractFamily):
             return np.concatenate([flat, minus_A.sum(-1, keepdims=True)], axis=-1)
         return np.concatenate([flat, minus_A, np.zeros_like(minus_A[..., :1])], axis=-1)
 
-    def sum_cells(self, score: Callable[[Array], Any], k: int, T: Array) -> FloatArray:
+    def sum_cells(self, score: Callable[[Array], Any], k: int, T: Matrix) -> FloatArray:
         """(n, k): scores of shape (m, k, d) of the first statistic (m, 1, d), summed over observed cells in tiles."""
         d, end = self.n_columns, self.n_blocks * self.n_columns
         out = np.empty((T.shape[0], k))
         step = max(1, PREDICTIVE_TILE // (k * d))
         for a in range(0, T.shape[0], step):
-            tile = np.asarray(T[a : a + step], np.float64)
+            tile = T[a : a + step]
+            tile = np.asarray(tile.toarray() if sparse.issparse(tile) else tile, np.float64)
             cells = score(tile[:, None, :d])
             out[a : a + step] = np.einsum("nkd,nd->nk", cells, tile[:, end:-1]) if self.missing else cells.sum(-1)
         return out

@@ -36,7 +36,7 @@ from weald.families.checks import (
 )
 from weald.families.factorised import AbstractFactorised, Cells
 from weald.families.nig import Natural, NormalInverseGamma, moments
-from weald.families.standardise import location_scale, standard
+from weald.families.standardise import REACH, fill_standard, location_scale, standard
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,9 @@ class DiagonalGaussian(AbstractFactorised):
         field_number(self, "nu")
 
     @classmethod
-    def from_data(cls, X: Matrix, n_components: int = 1, **prior: Any) -> Self:
+    def from_data(
+        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
+    ) -> Self:
         """Default prior for X (n, d).
 
         Overrides, in the units of the data: `mean` (d,), `kappa`, `nu`, `psi` (d,); numbers hold for every column.
@@ -82,7 +84,7 @@ class DiagonalGaussian(AbstractFactorised):
         X = dense(X, missing=True)
         rows_needed(X)
         d, K = X.shape[1], whole_components(n_components)
-        centre, scale = location_scale(X)
+        centre, scale = location_scale(X, weight)
         given = choose_prior({"mean": None, "kappa": 0.01, "nu": 3.0, "psi": None}, prior)
         m0 = np.zeros(d) if given["mean"] is None else (spread("mean", given["mean"], (d,)) - centre) / scale
         psi = np.full(d, K ** (-2 / d)) if given["psi"] is None else spread("psi", given["psi"], (d,)) / scale / scale
@@ -93,10 +95,9 @@ class DiagonalGaussian(AbstractFactorised):
         """Columns of data: d."""
         return self.centre.size
 
-    def cell_statistics(self, X: Array) -> FloatArray:
-        """(m, d) -> (m, 2, d): z and its square."""
-        Z = standard(X, self.centre, self.scale)
-        return np.stack([Z, Z**2], axis=1)
+    def fill_cells(self, X: Array, out: Array) -> None:
+        """Z and its square."""
+        fill_standard(X, self.centre, self.scale, REACH[X.dtype], True, out)
 
     def coordinates(self, X: Matrix) -> FloatArray:
         """(n, d) -> (n, d): z, 0 for NaN."""

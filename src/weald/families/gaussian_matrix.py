@@ -75,7 +75,9 @@ class AbstractMatrixGaussian(AbstractOneLayout):
         field_number(self, "nu", above=d - 1)
 
     @classmethod
-    def from_data(cls, X: Matrix, n_components: int = 1, **prior: Any) -> Self:
+    def from_data(
+        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
+    ) -> Self:
         """Default prior for X (n, d).
 
         Overrides, in the units of the data: `mean` (d,), `kappa`, `nu`, `psi` (d, d).
@@ -83,7 +85,7 @@ class AbstractMatrixGaussian(AbstractOneLayout):
         X = dense(X, advice=NO_MISSING)
         rows_needed(X)
         d, K = X.shape[1], whole_components(n_components)
-        centre, scale = location_scale(X)
+        centre, scale = location_scale(X, weight)
         given = choose_prior({"mean": None, "kappa": 0.01, "nu": d + 2.0, "psi": None}, prior)
         m0 = np.zeros(d) if given["mean"] is None else (spread("mean", given["mean"], (d,)) - centre) / scale
         if given["psi"] is None:

@@ -35,7 +35,7 @@ from weald.families.checks import (
     whole_components,
 )
 from weald.families.nig import Natural, NormalInverseGamma, moments
-from weald.families.standardise import NO_MISSING, blocks, column_mean, common_scale, standard
+from weald.families.standardise import NO_MISSING, REACH, fill_standard, location_common_scale, standard
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,9 @@ class SphericalGaussian(AbstractOneLayout):
             field_number(self, name)
 
     @classmethod
-    def from_data(cls, X: Matrix, n_components: int = 1, **prior: Any) -> Self:
+    def from_data(
+        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
+    ) -> Self:
         """Default prior for X (n, d).
 
         Overrides, in the units of the data: `mean` (d,), `kappa`, `nu`, `psi` (a number).
@@ -80,8 +82,7 @@ class SphericalGaussian(AbstractOneLayout):
         X = dense(X, advice=NO_MISSING)
         rows_needed(X)
         d, K = X.shape[1], whole_components(n_components)
-        centre = column_mean(X)
-        scale = common_scale(X, centre)
+        centre, scale = location_common_scale(X, weight)
         given = choose_prior({"mean": None, "kappa": 0.01, "nu": 3.0, "psi": None}, prior)
         m0 = np.zeros(d) if given["mean"] is None else (spread("mean", given["mean"], (d,)) - centre) / scale
         psi = K ** (-2 / d) if given["psi"] is None else float(spread("psi", given["psi"], ())) / scale / scale
@@ -111,10 +112,7 @@ class SphericalGaussian(AbstractOneLayout):
         """(n, d) -> (n, d + 2): z, |z|^2 and 1."""
         X = dense(X, self.n_columns, advice=NO_MISSING)
         T = np.ones((X.shape[0], self.width), X.dtype)
-        for rows in blocks(X.shape[0]):
-            Z = standard(X[rows], self.centre, self.scale)
-            T[rows, :-2] = Z
-            T[rows, -2] = np.einsum("nd,nd->n", Z, Z)
+        fill_standard(X, self.centre, np.full(self.n_columns, self.scale), REACH[X.dtype], False, T)
         return T
 
     def coordinates(self, X: Matrix) -> FloatArray:

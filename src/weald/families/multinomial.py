@@ -27,7 +27,7 @@ from scipy.special import gammaln
 from weald._typing import Array, FloatArray, IntArray, Matrix
 from weald.exceptions import DataError, ParameterError
 from weald.families.base import PREDICTIVE_TILE
-from weald.families.checks import choose_prior, dense, field_array, rows_needed, spread
+from weald.families.checks import choose_prior, csr, dense, field_array, row_sums, rows_needed, spread
 from weald.families.dirichlet import AbstractDirichlet
 
 
@@ -54,7 +54,9 @@ class Multinomial(AbstractDirichlet):
             raise ParameterError(f"n_trials must be a non-negative integer, got {self.n_trials!r}")
 
     @classmethod
-    def from_data(cls, X: Matrix, n_components: int = 1, **prior: Any) -> Self:
+    def from_data(
+        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
+    ) -> Self:
         """Default prior for counts X (n, V), dense or CSR. Overrides: `concentration`, a number or (V,); `n_trials`."""
         X = _counts(X, None)
         rows_needed(X)
@@ -91,7 +93,7 @@ class Multinomial(AbstractDirichlet):
         X = _counts(X, self.n_columns)
         total = np.asarray(X.sum(1, dtype=np.float64)).ravel()
         if sparse.issparse(X):
-            logs = sparse.csr_array((gammaln(X.data.astype(np.float64) + 1), X.indices, X.indptr), X.shape).sum(1)
+            logs = row_sums(X.indptr, gammaln(X.data[:, None].astype(np.float64) + 1))
         else:
             logs = gammaln(X.astype(np.float64) + 1).sum(1)
         log_h: FloatArray = gammaln(total + 1) - np.asarray(logs).ravel()
@@ -106,7 +108,7 @@ class Multinomial(AbstractDirichlet):
         step = max(1, PREDICTIVE_TILE * counts.shape[0] // max(1, counts.nnz * S.shape[0]))
         for first in range(0, counts.shape[0], step):
             tile = counts[first : first + step]
-            out[first : first + step] += _row_sums(tile.indptr, _rising(a[tile.indices], tile.data))
+            out[first : first + step] += row_sums(tile.indptr, _rising(a[tile.indices], tile.data))
         return out
 
     def sample_x(self, eta: Array, rng: np.random.Generator) -> FloatArray:
@@ -122,26 +124,13 @@ def _rising(a: Array, counts: Array) -> FloatArray:
     return log_ratio
 
 
-def _row_sums(indptr: Array, values: Array) -> FloatArray:
-    """(n + 1,), (m, k) -> (n, k): sums of the values of each CSR row."""
-    m = values.shape[0]
-    sums: FloatArray = sparse.csr_array((np.ones(m), np.arange(m), indptr), (indptr.size - 1, m)) @ values
-    return sums
-
-
 def _counts(X: Matrix, n_columns: int | None) -> Matrix:
     """X as float counts, dense or canonical CSR; anything else is a `DataError` that names the column."""
     if not sparse.issparse(X):
         X = dense(X, n_columns, advice="counts cannot be missing: fill them with 0 or drop the row")
         bad = np.flatnonzero(((X < 0) | (np.floor(X) != X)).any(0))
     else:
-        X = X.tocsr()
-        if n_columns not in (None, X.shape[1]):
-            raise DataError(f"expected data of shape (n, {n_columns}), got {X.shape}")
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        X = csr(X, n_columns)
         bad = np.sort(X.indices[~((X.data >= 0) & (X.data == np.floor(X.data)) & np.isfinite(X.data))])
     if bad.size:
         raise DataError(f"column {bad[0]} holds values that are no counts (0, 1, 2, ...)")

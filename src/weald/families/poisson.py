@@ -22,14 +22,25 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy import sparse
 from scipy.special import digamma, gammaln
 
 from weald._typing import Array, FloatArray, Matrix
 from weald.exceptions import ParameterError
-from weald.families.checks import choose_prior, dense, field_array, refuse_column, rows_needed, same_length, spread
+from weald.families.checks import (
+    choose_prior,
+    csr,
+    dense,
+    field_array,
+    has_nan,
+    refuse_column,
+    rows_needed,
+    same_length,
+    spread,
+)
 from weald.families.dirichlet import LEAST, log_gamma_draws
 from weald.families.factorised import AbstractFactorised, Cells
-from weald.families.standardise import column_mean
+from weald.families.standardise import location_scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +59,7 @@ class Poisson(AbstractFactorised):
     rate: FloatArray
     missing: bool = False
     n_blocks: ClassVar[int] = 1
+    accepts_sparse: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         d = field_array(self, "shape", positive=True).size
@@ -55,29 +67,33 @@ class Poisson(AbstractFactorised):
         same_length(self, d, "rate")
 
     @classmethod
-    def from_data(cls, X: Matrix, n_components: int = 1, **prior: Any) -> Self:
+    def from_data(
+        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
+    ) -> Self:
         """Default prior for X (n, d) of counts. Overrides: `shape`, `rate`, numbers or (d,)."""
-        X = dense(X, missing=True)
+        X = csr(X) if sparse.issparse(X) else dense(X, missing=True)
         rows_needed(X)
         given = choose_prior({"shape": 2.0, "rate": None}, prior)
         shape = spread("shape", given["shape"], X.shape[1:])
-        mean = column_mean(X)
+        mean = _column_means(X, weight)
         default = shape / np.where(mean > 0, mean, 1.0)
         rate = default if given["rate"] is None else spread("rate", given["rate"], mean.shape)
-        return cls(shape, rate, bool(np.isnan(X).any()))
+        return cls(shape, rate, has_nan(X))
 
     @property
     def n_columns(self) -> int:
         """Columns of data: d."""
         return self.shape.size
 
-    def cell_statistics(self, X: Array) -> FloatArray:
-        """(m, d) -> (m, 1, d): x itself."""
+    def fill_cells(self, X: Array, out: Array) -> None:
+        """X itself."""
         refuse_column((X < 0) | (np.floor(X) != X) & ~np.isnan(X), "holds values that are no counts (0, 1, 2, ...)")
-        return X[:, None, :]
+        out[:] = X
 
-    def coordinates(self, X: Matrix) -> FloatArray:
+    def coordinates(self, X: Matrix) -> Matrix:
         """(n, d) -> (n, d): square roots, which have equal variances; of the prior mean for NaN."""
+        if sparse.issparse(X):
+            return np.sqrt(csr(X, self.n_columns))
         X = dense(X, self.n_columns, missing=True)
         return np.sqrt(np.where(np.isnan(X), self.shape / self.rate, X))
 
@@ -145,3 +161,12 @@ def _log_normaliser(shape: FloatArray, rate: FloatArray) -> FloatArray:
 
 def _cells(rate: FloatArray) -> Cells:
     return np.log(rate)[..., None, :], -rate
+
+
+def _column_means(X: Matrix, weight: FloatArray | None) -> FloatArray:
+    """(n, d) -> (d,): mean of each column, NaN ignored."""
+    if not sparse.issparse(X):
+        return location_scale(X, weight)[0]
+    ones = np.ones(X.shape[0]) if weight is None else weight
+    means: FloatArray = (ones @ X) / ones.sum()
+    return means

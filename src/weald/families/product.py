@@ -76,6 +76,7 @@ class Product(AbstractFamily):
         X: Matrix,
         n_components: int = 1,
         *,
+        weight: FloatArray | None = None,
         kinds: Sequence[str] = (),
         n_levels: Sequence[int] | None = None,
         **prior: Any,
@@ -88,6 +89,8 @@ class Product(AbstractFamily):
             Data; categories as integer codes.
         n_components : int
             Expected number of components.
+        weight : array of shape (n,), optional
+            Positive weights of the rows.
         kinds : sequence of str of length d
             ``"gaussian"``, ``"bernoulli"``, ``"poisson"`` or ``"categorical"``.
         n_levels : sequence of int, optional
@@ -110,7 +113,7 @@ class Product(AbstractFamily):
         parts = []
         for name, part in zip(names, columns, strict=True):
             with _renumbered(part):
-                parts.append(KINDS[name].from_data(X[:, part], n_components, **given[name]))
+                parts.append(KINDS[name].from_data(X[:, part], n_components, weight=weight, **given[name]))
         return cls(tuple(parts), columns, names)
 
     @property

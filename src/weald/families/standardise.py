@@ -12,10 +12,11 @@ has centre 0 and scale 1. Three passes over the data in blocks of rows: memory s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from weald._kernel import ordered
 from weald._typing import Array, FloatArray
 from weald.exceptions import DataError
 
@@ -29,43 +30,46 @@ def blocks(n: int) -> Iterator[slice]:
     return (slice(a, min(a + BLOCK, n)) for a in range(0, n, BLOCK))
 
 
-def location_scale(X: Array) -> tuple[FloatArray, FloatArray]:
-    """(n, d) -> (d,), (d,): mean and standard deviation of each column, NaN ignored."""
+def location_scale(X: Array, weight: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    """(n, d) -> (d,), (d,): mean and standard deviation of each column, NaN ignored, rows counted by weight (n,)."""
+    centre, deviation = _moments(X, weight)
+    return centre, np.where(deviation > 0, deviation, 1.0)
+
+
+def location_common_scale(X: Array, weight: FloatArray | None = None) -> tuple[FloatArray, float]:
+    """(n, d) -> (d,), float: column means, and one scale for all: the root of the mean variance, 1 for constants."""
+    centre, deviation = _moments(X, weight)
+    largest = float(deviation.max())
+    return centre, largest * float(np.sqrt(np.mean((deviation / largest) ** 2))) if largest > 0 else 1.0
+
+
+def _moments(X: Array, weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of each column; 0 exactly for a constant column."""
     low = np.nan_to_num(np.fmin.reduce(X, axis=0).astype(np.float64))
     high = np.nan_to_num(np.fmax.reduce(X, axis=0).astype(np.float64))
-    n = np.maximum(np.count_nonzero(~np.isnan(X), axis=0), 1)
+    n = np.maximum(_column_sums(X, weight, lambda x: ~np.isnan(x)), np.finfo(np.float64).tiny)
     largest = np.maximum(abs(low), abs(high))
     largest[largest == 0] = 1.0
-    total = sum(np.nansum(X[rows] / largest, axis=0) for rows in blocks(X.shape[0]))
-    centre = np.clip(largest * (total / n), low, high)
+    centre = np.clip(largest * (_column_sums(X, weight, lambda x: x / largest) / n), low, high)
     with np.errstate(over="ignore"):
         reach = np.maximum(high - centre, centre - low)
     if not np.isfinite(reach).all():
         raise DataError(f"column {int(np.argmin(np.isfinite(reach)))} spans more than 1e308; divide it by a constant")
     reach[low == high] = 1.0
-    first, second = np.zeros((2, X.shape[1]))
+    first = _column_sums(X, weight, lambda x: (x - centre) / reach) / n
+    second = _column_sums(X, weight, lambda x: ((x - centre) / reach) ** 2) / n
+    deviation = np.maximum(reach * np.sqrt(np.maximum(second - first**2, 0.0)), np.finfo(np.float64).tiny)
+    deviation[low == high] = 0.0
+    return centre + reach * first, deviation  # `first` is what rounding left out of the first mean
+
+
+def _column_sums(X: Array, weight: FloatArray | None, function: Callable[[Array], Array]) -> FloatArray:
+    """(d,): sums of function(X) over rows in blocks, NaN as 0, rows counted by weight."""
+    total = np.zeros(X.shape[1])
     for rows in blocks(X.shape[0]):
-        share = (X[rows] - centre) / reach
-        first += np.nansum(share, axis=0) / n
-        second += np.nansum(share**2, axis=0) / n
-    centre = centre + reach * first  # what rounding left out of the first mean
-    scale = np.maximum(reach * np.sqrt(np.maximum(second - first**2, 0.0)), np.finfo(np.float64).tiny)
-    scale[low == high] = 1.0
-    return centre, scale
-
-
-def column_mean(X: Array) -> FloatArray:
-    """(n, d) -> (d,): mean of each column, NaN ignored; 0 for a column of NaN."""
-    return location_scale(X)[0]
-
-
-def common_scale(X: Array, centre: FloatArray) -> float:
-    """One standard deviation for all columns: the root of their mean variance, 1 when all are constant."""
-    reach = max(float(abs(X[rows] - centre).max()) for rows in blocks(X.shape[0]))
-    if reach == 0:
-        return 1.0
-    squares = sum(float((((X[rows] - centre) / reach) ** 2).mean(1).sum()) for rows in blocks(X.shape[0]))
-    return max(reach * float(np.sqrt(squares / X.shape[0])), float(np.finfo(np.float64).tiny))
+        cells = np.nan_to_num(function(X[rows]), nan=0.0)
+        total += cells.sum(0, dtype=np.float64) if weight is None else weight[rows] @ cells
+    return total
 
 
 def standard(X: Array, centre: FloatArray, scale: FloatArray | float) -> FloatArray:
@@ -74,3 +78,20 @@ def standard(X: Array, centre: FloatArray, scale: FloatArray | float) -> FloatAr
     with np.errstate(over="ignore"):
         Z: FloatArray = np.clip((X - centre) / scale, -limit, limit)
     return Z
+
+
+@ordered
+def fill_standard(X: Array, centre: FloatArray, scale: FloatArray, limit: float, squares: bool, T: Array) -> None:
+    """Write z into the first d columns of T, and its squares into the next d (`squares`) or their sum into one."""
+    n, d = X.shape
+    for i in range(n):
+        total = 0.0
+        for j in range(d):
+            z = min(max((X[i, j] - centre[j]) / scale[j], -limit), limit)
+            T[i, j] = z
+            if squares:
+                T[i, d + j] = z * z
+            else:
+                total += z * z
+        if not squares:
+            T[i, d] = total

@@ -205,7 +205,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         if self.n_components > M.shape[0]:
             raise DataError(f"n_components={self.n_components} is more than n_samples={M.shape[0]}: ask for fewer")
         key = key_from(self.random_state)
-        kernel = self._kernel(Rows(M, self._make_family(M, self.n_components), weight))
+        kernel = self._kernel(Rows(M, self._make_family(M, self.n_components, weight), weight))
         chains = run(
             kernel, key=key, callbacks=callbacks, resume=None if resume is None else read(resume, "Snapshot"),
             fingerprint=lambda: fingerprint(self.get_params(deep=False), M, weight), **self._schedule(kernel),
@@ -382,8 +382,8 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
     def _first_batch(self, X: TableLike, sample_weight: Array | None) -> Self:
         self._check_parameters(sample_weight)
         M = self._read(X, reset=True)
-        rows = Rows(M, self._make_family(M, self.n_components), weights_for(sample_weight, M))
-        kernel = self._kernel(rows)
+        weight = weights_for(sample_weight, M)
+        kernel = self._kernel(Rows(M, self._make_family(M, self.n_components, weight), weight))
         [chain] = run(kernel, key=key_from(self.random_state), sweeps=1)
         self._n_steps = 0
         self._keep(kernel, [chain])

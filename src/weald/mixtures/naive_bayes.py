@@ -128,7 +128,7 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
         classes, codes = _split(y, M.shape[0])
         self.classes_ = classes
         weight = weights_for(sample_weight, M)
-        family = self._make_family(M, classes.size)
+        family = self._make_family(M, classes.size, weight)
         S = statistics(M, codes, weight, family, classes.size)
         self.n_iter_ = 1
         if (codes == UNKNOWN).any():
@@ -165,8 +165,9 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
         codes = np.searchsorted(self.classes_, labels).clip(0, self.classes_.size - 1)
         if (self.classes_[codes] != labels).any():
             raise DataError(f"y has labels that are not in classes {self.classes_.tolist()}")
-        family = self._make_family(M, self.classes_.size) if first else self._components.family
-        S = statistics(M, codes.astype(np.int32), weights_for(sample_weight, M), family, self.classes_.size)
+        weight = weights_for(sample_weight, M)
+        family = self._make_family(M, self.classes_.size, weight) if first else self._components.family
+        S = statistics(M, codes.astype(np.int32), weight, family, self.classes_.size)
         self.n_iter_ = 1
         self._keep(family, S if first else self._S + S)
         return self

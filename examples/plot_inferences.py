@@ -1,0 +1,69 @@
+"""
+Four inferences, one model
+==========================
+
+``Mixture`` fits the same model in four ways. EM finds one best set of parameters; stochastic EM does so by drawing
+labels, which is cheap for many components; variational Bayes keeps a distribution over parameters and empties the
+components it does not need; Gibbs sampling draws from the posterior itself. They differ in one argument.
+"""
+
+# %%
+# Six blobs, and a Gaussian mixture with a few components too many.
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import weald
+from weald import plot
+
+rng = np.random.default_rng(3)
+centres = np.array([[0.0, 0.0], [4.4, 0.3], [2.3, 3.9], [-4.0, 4.0], [7.0, 4.5], [-3.2, -3.6]])
+z = rng.integers(len(centres), size=600)
+X = centres[z] + 0.85 * rng.standard_normal((600, 2))
+N_COMPONENTS = 10
+LONG = {"tol": 1e-7, "max_iter": 2000}
+
+# %%
+# EM, stochastic EM and Gibbs use all ten components: ten groups were asked for. Variational Bayes keeps six.
+
+fits = {}
+for inference in ("em", "sem", "gibbs", "vb"):
+    options = LONG if inference == "vb" else {}
+    with warnings.catch_warnings():  # ten components on six blobs have many modes: Gibbs says so, see "What R-hat catches"
+        warnings.simplefilter("ignore", weald.exceptions.StatusWarning)
+        model = weald.Mixture(N_COMPONENTS, inference=inference, draws=200, warmup=200, random_state=1, **options)
+        fits[inference] = model.fit(X)
+
+figure, axes = plt.subplots(1, 4, figsize=(12, 3.5), sharex=True, sharey=True, layout="constrained")
+for ax, (inference, model) in zip(axes, fits.items(), strict=True):
+    plot.plot_clusters(X, model.predict(X), model.predict_proba(X), model, ax=ax, names=("", ""))
+    ax.set_title(f'inference="{inference}": {model.n_components_} components')
+plt.show()
+
+# %%
+# How variational Bayes gets there: the evidence bound never falls, and each plateau ends when a component is given up.
+# A callback is told of every sweep; its snapshot holds the state, and the last column of the statistics ``S`` counts
+# the rows of each component.
+
+sizes = []
+
+
+def watch(event):
+    if event.phase == "step":
+        sizes.append(event.snapshot().current.state.S[:, -1])
+
+
+vb = weald.Mixture(N_COMPONENTS, inference="vb", init="random-points", random_state=0, **LONG).fit(X, callbacks=[watch])
+bound = vb.posterior_.stats["objective"][0]
+
+figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 5.4), sharex=True, layout="constrained")
+top.plot(np.arange(1, bound.size + 1), bound / len(X), color=plot.COLOURS[0], linewidth=2)
+top.set_ylabel("evidence bound per row")
+top.set_ylim(bound[2] / len(X), None)
+bottom.plot(np.arange(1, len(sizes) + 1), np.array(sizes), color=plot.COLOURS[2], linewidth=1.4, alpha=0.85)
+bottom.set(xlabel="sweep", ylabel="rows in each component", xscale="log")
+kept = int((sizes[-1] > 0.5).sum())
+top.set_title(f"{N_COMPONENTS} components at the start, {kept} at the end")
+plt.show()
