@@ -31,7 +31,9 @@ LONG = {"tol": 1e-7, "max_iter": 2000}
 fits = {}
 for inference in ("em", "sem", "gibbs", "vb"):
     options = LONG if inference == "vb" else {}
-    with warnings.catch_warnings():  # ten components on six blobs have many modes: Gibbs says so, see "What R-hat catches"
+    with (
+        warnings.catch_warnings()
+    ):  # ten components on six blobs have many modes: Gibbs says so, see "What R-hat catches"
         warnings.simplefilter("ignore", weald.exceptions.StatusWarning)
         model = weald.Mixture(N_COMPONENTS, inference=inference, draws=200, warmup=200, random_state=1, **options)
         fits[inference] = model.fit(X)
@@ -43,9 +45,9 @@ for ax, (inference, model) in zip(axes, fits.items(), strict=True):
 plt.show()
 
 # %%
-# How variational Bayes gets there: the evidence bound never falls, and each plateau ends when a component is given up.
-# A callback is told of every sweep; its snapshot holds the state, and the last column of the statistics ``S`` counts
-# the rows of each component.
+# How variational Bayes gets there: the evidence bound never falls, and every few sweeps neighbours are merged where
+# the bound is higher for it. A callback is told of every sweep; its snapshot holds the state, and the last column of
+# the statistics ``S`` counts the rows of each component.
 
 sizes = []
 
@@ -56,14 +58,17 @@ def watch(event):
 
 
 vb = weald.Mixture(N_COMPONENTS, inference="vb", init="random-points", random_state=0, **LONG).fit(X, callbacks=[watch])
-bound = vb.posterior_.stats["objective"][0]
+bound = vb.posterior_.stats["objective"][0] / len(X)
+sweeps = np.arange(1, bound.size + 1)
+kept = int((sizes[-1] > 0.5).sum())
 
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 5.4), sharex=True, layout="constrained")
-top.plot(np.arange(1, bound.size + 1), bound / len(X), color=plot.COLOURS[0], linewidth=2)
-top.set_ylabel("evidence bound per row")
-top.set_ylim(bound[2] / len(X), None)
-bottom.plot(np.arange(1, len(sizes) + 1), np.array(sizes), color=plot.COLOURS[2], linewidth=1.4, alpha=0.85)
-bottom.set(xlabel="sweep", ylabel="rows in each component", xscale="log")
-kept = int((sizes[-1] > 0.5).sum())
+top.plot(sweeps, bound, "o-", color=plot.COLOURS[0], linewidth=2, markersize=4)
+top.set(ylabel="evidence bound per row", ylim=(bound[1] - 0.02, bound[-1] + 0.02))
 top.set_title(f"{N_COMPONENTS} components at the start, {kept} at the end")
+bottom.stackplot(sweeps, np.array(sizes).T, colors=plot.palette(N_COMPONENTS), alpha=0.85, edgecolor="white")
+bottom.set(xlabel="sweep", ylabel="rows of each component", ylim=(0, len(X)), xticks=sweeps[::2])
+for k in np.flatnonzero(sizes[-1] > 0.5):
+    middle = sizes[-1][: k + 1].sum() - sizes[-1][k] / 2
+    bottom.text(sweeps[-1], middle, f" {k}", va="center", color=plot.palette(N_COMPONENTS)[k])
 plt.show()

@@ -34,17 +34,22 @@ left.set(xscale="log", yscale="log", xlabel="items", ylabel="expected number of 
 left.legend(frameon=False, fontsize="small")
 
 # %%
-# Draws show what the mean hides: sizes of clusters, largest first, in five partitions of 1,000 items from each prior.
-# A straight line on these axes is a power law: a few large clusters and very many small ones.
+# Draws show what the mean hides. Each bar is one partition of 500 items, cut where one cluster ends and the next
+# begins, largest first. Power laws have a long tail of tiny clusters; finite mixtures have none.
 
 rng = np.random.default_rng(0)
-for (name, prior), colour in zip(priors.items(), plot.COLOURS, strict=False):
-    for _ in range(5):
-        counts = np.sort(np.bincount(prior.draw(1000, rng)))[::-1]
-        right.plot(np.arange(1, counts.size + 1), counts, color=colour, alpha=0.7, linewidth=1.3)
-right.set(xscale="log", yscale="log", xlabel="rank of the cluster", ylabel="items in it")
-right.set_title("five draws of 1,000 items")
-left.set_title("before any data")
+for row, ((_, prior), colour) in enumerate(zip(priors.items(), plot.COLOURS, strict=False)):
+    for i in range(5):
+        counts = np.sort(np.bincount(prior.draw(500, rng)))[::-1]
+        starts = np.cumsum(counts) - counts
+        at = 6 * row + i
+        right.barh(np.full(counts.size, at), counts, 0.86, starts, color=colour, edgecolor="white", linewidth=0.4)
+        right.text(508, at, counts.size, va="center", fontsize="small", color=colour)
+right.invert_yaxis()
+right.set(xlabel="items", yticks=[], xlim=(0, 545))
+right.spines["left"].set_visible(False)
+right.set_title("five draws of 500 items, with their numbers of clusters")
+left.set_title("expected number of clusters")
 plt.show()
 
 # %%

@@ -25,7 +25,7 @@ _ROOMS = (
     "partitions", "persist", "plot", "posterior", "testing",
 )  # fmt: skip
 
-__all__ = ["__version__", *_HOMES, *_ROOMS]  # noqa: PLE0604
+__all__ = ["__version__", *_HOMES, *_ROOMS]
 
 if TYPE_CHECKING:
     from weald._progress import Progress as Progress

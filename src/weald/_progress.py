@@ -90,6 +90,8 @@ class Progress:
         bar = "#" * int(24 * share)
         figures = "  ".join(f"{name} {value:.6g}" for name, value in event.stats.items() if name == "log_likelihood")
         last = event.phase == "end" and event.chain == event.n_chains - 1
-        line = f"\r{self.label} [{bar:<24}] {done}/{event.total * event.n_chains}  {now - self._started:.1f} s  {figures}"
+        line = (
+            f"\r{self.label} [{bar:<24}] {done}/{event.total * event.n_chains}  {now - self._started:.1f} s  {figures}"
+        )
         stream.write(line + ("\n" if last else ""))
         stream.flush()

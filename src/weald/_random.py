@@ -11,6 +11,8 @@ that generator each sweep and of the row, so a row draws the same number whereve
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import uint32, uint64
 
@@ -23,7 +25,7 @@ _WEYL_0, _WEYL_1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 
 
 @inline
-def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
     """Ten Philox rounds: counter (c0..c3) and key (k0, k1), all uint32, to four uint32."""
     for _ in range(10):
         p0 = _MUL_0 * uint64(c0)
@@ -38,7 +40,7 @@ def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 
 @inline
-def uniform(key, row, stream):  # type: ignore[no-untyped-def]
+def uniform(key: Any, row: Any, stream: int) -> Any:
     """One float64 in [0, 1) with 53 random bits, keyed by (key, row, stream)."""
     high = uint64(row) >> uint64(32)
     r0, r1, _, _ = philox(

@@ -7,6 +7,7 @@ matrix through a `Schema` learned at fit: integer codes for levels, NaN for miss
 
 from __future__ import annotations
 
+import datetime
 import os
 import warnings
 from collections.abc import Sequence
@@ -19,9 +20,11 @@ from sklearn.utils.validation import validate_data
 
 from weald._typing import Array, FloatArray, Matrix, TableLike
 from weald.engine.threads import BLOCK
-from weald.exceptions import DataError, DataWarning
+from weald.exceptions import DataError, DataWarning, ParameterError
 
 KINDS = ("gaussian", "poisson", "bernoulli", "categorical")
+NO_TIMES = "holds dates or times: turn it into numbers, or leave it out"
+TIMES = (datetime.date, datetime.time, datetime.timedelta)
 
 
 def table_from(X: TableLike) -> TableLike:
@@ -38,15 +41,25 @@ def numeric_matrix(
     estimator: Any, X: TableLike, *, reset: bool, allow_nan: bool, sparse: bool, min_rows: int = 1
 ) -> Matrix:
     """(n, d) float32/float64 array or CSR, checked against what `estimator` was fitted on when not `reset`."""
+    _refuse_times(X)
     try:
         M = validate_data(
-            estimator, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False,
+            estimator, X, reset=reset, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False,
             accept_sparse="csr" if sparse else False, ensure_min_samples=min_rows,
         )  # fmt: skip
     except ValueError as error:
         raise DataError(_with_advice(error)) from error
     _check_finite(M, getattr(estimator, "feature_names_in_", None), allow_nan)
     return M
+
+
+def _refuse_times(X: TableLike) -> None:
+    """scikit-learn would read a table of dates as nanoseconds."""
+    names = X.column_names if hasattr(X, "column_names") else getattr(X, "columns", ["0"])
+    dtypes = X.schema.types if hasattr(X, "column_names") else getattr(X, "dtypes", [getattr(X, "dtype", "")])
+    for name, dtype in zip(names, dtypes, strict=True):
+        if str(dtype).lower().startswith(("date", "time", "duration")):
+            raise DataError(f"column {str(name)!r} {NO_TIMES}")
 
 
 def _with_advice(error: ValueError) -> str:
@@ -66,7 +79,9 @@ def _check_finite(M: Matrix, names: Sequence[str] | None, allow_nan: bool) -> No
             what = "NaN" if np.isnan(block[row, column]) else "infinity"
             where = "a stored cell" if sp.issparse(M) else f"column {_name(names, column)}, row {start + row}"
             cure = "drop or fill it, or use a family that marginalises missing cells (covariance='diag', 'mixed', ...)"
-            raise DataError(f"X contains {what} in {where}: {cure if what == 'NaN' else 'remove it, or clip the column'}")
+            raise DataError(
+                f"X contains {what} in {where}: {cure if what == 'NaN' else 'remove it, or clip the column'}"
+            )
 
 
 def _name(names: Sequence[str] | None, column: int) -> str:
@@ -77,7 +92,10 @@ def weights_for(sample_weight: Any, X: Matrix) -> FloatArray | None:
     """(n,) float64 weights, or None when all rows count alike."""
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight, np.float64)
+    try:
+        weight = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"sample_weight must hold one number for each row ({error})") from error
     if weight.ndim == 0:
         weight = np.full(X.shape[0], float(weight))
     if weight.shape != (X.shape[0],):
@@ -87,6 +105,18 @@ def weights_for(sample_weight: Any, X: Matrix) -> FloatArray | None:
     if not weight.any():
         raise DataError("sample_weight: all weights are zero")
     return weight
+
+
+def check_count(name: str, value: Any) -> None:
+    """`ParameterError` unless value is an int of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ParameterError(f"{name} must be a positive int, got {value!r}")
+
+
+def check_amount(name: str, value: Any) -> None:
+    """`ParameterError` unless value is a finite number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
+        raise ParameterError(f"{name} must be a finite number >= 0, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -111,9 +141,7 @@ class Schema:
         if isinstance(kinds, str):
             kinds = [kinds] * len(columns)
         found = tuple(kinds) if kinds is not None else tuple(_kind(name, x) for name, x in columns)
-        levels = tuple(
-            _levels(x) if kind == "categorical" else () for kind, (_, x) in zip(found, columns, strict=True)
-        )
+        levels = tuple(_levels(x) if kind == "categorical" else () for kind, (_, x) in zip(found, columns, strict=True))
         return cls(found, levels)
 
     @property
@@ -132,10 +160,13 @@ class Schema:
 
 def columns_of(X: TableLike) -> list[tuple[str, Array]]:
     """Name and cells of each column of a pandas, polars or pyarrow table, or of a 2-D array."""
-    if hasattr(X, "column_names"):
-        return [(str(name), X.column(name).to_numpy()) for name in X.column_names]
-    if hasattr(X, "columns"):
-        return [(str(name), np.asarray(X[name])) for name in X.columns]
+    if hasattr(X, "column_names") or hasattr(X, "columns"):
+        names = list(X.column_names if hasattr(X, "column_names") else X.columns)
+        if not names or not len(X[names[0]]):
+            raise DataError(
+                f"found an empty table of {len(names)} column(s); at least one row and one column are needed"
+            )
+        return [(str(name), _cells(X[name])) for name in names]
     if sp.issparse(X):
         raise DataError("sparse input has no mixed or categorical columns: use family='multinomial', or X.toarray()")
     cells = np.asarray(X)
@@ -144,6 +175,17 @@ def columns_of(X: TableLike) -> list[tuple[str, Array]]:
     if cells.size == 0:
         raise DataError(f"found an empty table of shape {cells.shape}; at least one row and one column are needed")
     return [(str(j), cells[:, j]) for j in range(cells.shape[1])]
+
+
+def _cells(x: Any) -> Array:
+    """Cells of a pandas or polars series or an Arrow column; where there are gaps, objects with None keep the kind."""
+    if hasattr(x, "to_pylist"):
+        return np.array(x.to_pylist(), object) if x.null_count and "float" not in str(x.type) else x.to_numpy()
+    if isinstance(x.dtype, np.dtype):
+        return np.asarray(x)
+    if hasattr(x, "null_count"):
+        return np.array(x.to_list(), object) if x.null_count() and not x.dtype.is_float() else np.asarray(x)
+    return np.asarray(x.to_numpy(object, na_value=None))
 
 
 def _missing(x: Array) -> Array:
@@ -156,7 +198,11 @@ def _missing(x: Array) -> Array:
 
 def _kind(name: str, x: Array) -> str:
     present = x[~_missing(x)]
-    if x.dtype.kind == "O" and present.size:
+    if not present.size:
+        return "gaussian"  # nothing is known of the column, and NaN cells are marginalised
+    if x.dtype.kind == "O":
+        if isinstance(present[0], TIMES):
+            raise DataError(f"column {name!r} {NO_TIMES}")
         present = np.array(present.tolist())
     match present.dtype.kind:
         case "b":
@@ -166,7 +212,7 @@ def _kind(name: str, x: Array) -> str:
         case "f":
             return "gaussian"
         case "M" | "m":
-            raise DataError(f"column {name!r} holds dates or times: turn it into numbers, or leave it out")
+            raise DataError(f"column {name!r} {NO_TIMES}")
         case _:
             return "categorical"
 
@@ -188,7 +234,9 @@ def _codes(name: str, x: Array, levels: tuple[Any, ...]) -> FloatArray:
     if (out == -1).any():
         unseen = cells[int(np.flatnonzero(out == -1)[0])]
         warnings.warn(
-            f"column {name!r} has levels not seen in fit (such as {unseen!r}): treated as missing", DataWarning, stacklevel=4
+            f"column {name!r} has levels not seen in fit (such as {unseen!r}): treated as missing",
+            DataWarning,
+            stacklevel=4,
         )
         out[out == -1] = np.nan
     return out

@@ -7,7 +7,7 @@ family alone: NaN where it can be marginalised, CSR where statistics stay sparse
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import ABC
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,6 @@ class AbstractTableEstimator(BaseEstimator, ABC):
     n_features_in_: int
     _schema: Schema | None
 
-    @abstractmethod
-    def fit(self, X: TableLike, y: Any = None) -> Any:
-        """Fit to X."""
-
     def _engine(self) -> Threads:
         if self.n_jobs is not None and (not isinstance(self.n_jobs, int) or (self.n_jobs < 1 and self.n_jobs != -1)):
             raise ParameterError(f"n_jobs must be None, -1 (all cores) or a positive int, got {self.n_jobs!r}")
@@ -57,9 +53,7 @@ class AbstractTableEstimator(BaseEstimator, ABC):
         if reset:
             self._schema = None
         family = self._reads()
-        return numeric_matrix(
-            self, X, reset=reset, allow_nan=family.accepts_missing, sparse=family.accepts_sparse
-        )
+        return numeric_matrix(self, X, reset=reset, allow_nan=family.accepts_missing, sparse=family.accepts_sparse)
 
     def _make_family(self, X: Matrix, n_components: int, weight: FloatArray | None = None) -> AbstractFamily:
         if isinstance(self.family, AbstractFamily):

@@ -60,9 +60,7 @@ def invariance(family, X, prior, sampler, n, rng):
     def twice(state, rng):
         return sampler.step(rng, sampler.step(rng, state)[0])[0]
 
-    return exact_start(
-        log_p, start, twice, lambda state: index[tuple(state.z)], n=n, rng=rng
-    )
+    return exact_start(log_p, start, twice, lambda state: index[tuple(state.z)], n=n, rng=rng)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -43,7 +43,7 @@ def _row_max(row: Any, scratch: Any) -> Any:
 
 
 def _exp_group(group: Any, top: Any, y: Any, lane: Any) -> Any:
-    """y = exp(group - top) for 64 scores, 0 where the difference lies below -CUT; lane += y.
+    """Y = exp(group - top) for 64 scores, 0 where the difference lies below -CUT; lane += y.
 
     exp(a) = 2**n 2**r with r in [-1/2, 1/2]: a polynomial in r, and n added to the exponent bits.
     """
@@ -106,7 +106,7 @@ def _exp_group_typed(group, top, y, lane):  # type: ignore[no-untyped-def]
 
 
 @ordered
-def _exp_row(row, top, y, scale, lane, live):  # type: ignore[no-untyped-def]
+def _exp_row(row: Array, top: Any, y: Array, scale: Array, lane: Array, live: Array) -> tuple[float, int]:
     """Exponentiate the groups of a row that matter into y, add them up by lane; return (sum, groups touched)."""
     scale[0] = top - CUT  # through the array, so that the comparison stays in the dtype of the scores
     threshold = scale[0]
@@ -129,7 +129,7 @@ def _exp_row(row, top, y, scale, lane, live):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _pick(r, lane, y, live):  # type: ignore[no-untyped-def]
+def _pick(r: float, lane: Array, y: Array, live: Array) -> int:
     """Column at mass r in lane order; rounding at the far end falls back to the last column that has mass."""
     chosen = 0
     for j in range(LANES):

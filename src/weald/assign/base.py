@@ -23,7 +23,7 @@ from weald._typing import Array, FloatArray, IntArray, Matrix
 from weald.engine import Threads, shards_of
 from weald.families.base import AbstractFamily
 
-TILE = 2**18  # entries of one tile of scores or of T, small enough for a core's cache
+TILE = 2**19  # entries of one tile of scores or of T: about what a core's cache holds
 MAX_TILE_ROWS = 4096
 
 

@@ -13,6 +13,7 @@ This is the reference that every faster kernel is tested against and raced with.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +25,7 @@ from weald.assign.base import AbstractAssignment, Assignment, Rows, Soft
 _NO_WEIGHT = np.empty(0)
 
 
-def score_matrix(eta: Array, log_w: Array, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
+def score_matrix(eta: Array, log_w: Array, dtype: np.dtype[Any]) -> Array:
     """(K, p), (K,) -> (p, K): eta with log w folded into its last entry, transposed for the product with T."""
     folded = np.array(eta, np.float64)
     folded[:, -1] += log_w
@@ -58,9 +59,11 @@ def soft_statistics(R: Array, T: Matrix) -> FloatArray:
     return np.asarray(product, np.float64)
 
 
-def buffer_for(rows: Rows, shard: slice, n_components: int, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
-    """An array for the scores of one tile of the shard."""
+def buffer_for(rows: Rows, shard: slice, n_components: int, dtype: np.dtype[Any]) -> Array:
+    """An array for the scores of one tile of the shard; rows a whole page apart would share cache sets."""
     columns = -(-n_components // _softmax.LANES) * _softmax.LANES
+    if columns * np.dtype(dtype).itemsize % 2048 == 0:
+        columns += _softmax.LANES
     tallest = max(tile.stop - tile.start for tile in rows.tiles(shard, n_components))
     return np.empty((tallest, columns), dtype)
 
@@ -69,11 +72,11 @@ def buffer_for(rows: Rows, shard: slice, n_components: int, dtype: np.dtype) -> 
 class ExactAssignment(AbstractAssignment):
     """Score all clusters for all rows, with a matrix product per tile."""
 
-    def prepare(self, rows: Rows) -> np.dtype:  # type: ignore[type-arg]
+    def prepare(self, rows: Rows) -> np.dtype[Any]:
         """The dtype of the scores: that of T."""
         return np.dtype(rows.family.sufficient(rows.X[:1]).dtype)
 
-    def refresh(self, plan: np.dtype, eta: Array, log_w: Array) -> Array:  # type: ignore[type-arg]
+    def refresh(self, plan: np.dtype[Any], eta: Array, log_w: Array) -> Array:
         """(K, p), (K,) -> the matrix (p, K) that turns T into scores."""
         return score_matrix(eta, log_w, plan)
 

@@ -47,9 +47,7 @@ class AbstractFamily(ABC):
 
     @classmethod
     @abstractmethod
-    def from_data(
-        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
-    ) -> Self:
+    def from_data(cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any) -> Self:
         """The family with its documented default prior for data X of shape (n, d).
 
         `n_components` is the expected number of components (a scale for the prior, not a limit); `weight` (n,) are

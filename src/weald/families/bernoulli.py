@@ -66,9 +66,7 @@ class Bernoulli(AbstractFactorised):
         same_length(self, d, "beta")
 
     @classmethod
-    def from_data(
-        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
-    ) -> Self:
+    def from_data(cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any) -> Self:
         """Default prior for X (n, d) of zeros and ones. Overrides: `alpha`, `beta`, numbers or (d,)."""
         X = csr(X) if sparse.issparse(X) else dense(X, missing=True)
         rows_needed(X)

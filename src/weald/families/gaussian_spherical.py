@@ -72,9 +72,7 @@ class SphericalGaussian(AbstractOneLayout):
             field_number(self, name)
 
     @classmethod
-    def from_data(
-        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
-    ) -> Self:
+    def from_data(cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any) -> Self:
         """Default prior for X (n, d).
 
         Overrides, in the units of the data: `mean` (d,), `kappa`, `nu`, `psi` (a number).

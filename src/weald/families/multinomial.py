@@ -54,9 +54,7 @@ class Multinomial(AbstractDirichlet):
             raise ParameterError(f"n_trials must be a non-negative integer, got {self.n_trials!r}")
 
     @classmethod
-    def from_data(
-        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
-    ) -> Self:
+    def from_data(cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any) -> Self:
         """Default prior for counts X (n, V), dense or CSR. Overrides: `concentration`, a number or (V,); `n_trials`."""
         X = _counts(X, None)
         rows_needed(X)

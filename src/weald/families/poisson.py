@@ -67,9 +67,7 @@ class Poisson(AbstractFactorised):
         same_length(self, d, "rate")
 
     @classmethod
-    def from_data(
-        cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any
-    ) -> Self:
+    def from_data(cls, X: Matrix, n_components: int = 1, *, weight: FloatArray | None = None, **prior: Any) -> Self:
         """Default prior for X (n, d) of counts. Overrides: `shape`, `rate`, numbers or (d,)."""
         X = csr(X) if sparse.issparse(X) else dense(X, missing=True)
         rows_needed(X)

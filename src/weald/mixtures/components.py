@@ -65,7 +65,9 @@ class Components:
 
     def named(self) -> dict[str, list[Array]]:
         """Parameters for people, and weights: one array for each draw."""
-        draws = [{**self.family.named(eta), "weights": _weights(w)} for eta, w in zip(self.eta, self.log_w, strict=True)]
+        draws = [
+            {**self.family.named(eta), "weights": _weights(w)} for eta, w in zip(self.eta, self.log_w, strict=True)
+        ]
         return {name: [draw[name] for draw in draws] for name in draws[0]}
 
     def for_rows(self, X: Matrix) -> Components:

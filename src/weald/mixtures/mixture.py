@@ -31,13 +31,13 @@ from weald._typing import Array, FloatArray, IntArray, Params, PathLike, RandomS
 from weald._validate import weights_for
 from weald.assign import Rows, assignment_from_name
 from weald.base import fingerprint
-from weald.exceptions import DataError, ParameterError, Status, StatusWarning
+from weald.exceptions import DataError, ParameterError, StatusWarning
 from weald.families.base import AbstractFamily
 from weald.inference.run import Chain, run
 from weald.mixtures.components import Components, align
 from weald.mixtures.kernels import MERGE_EVERY, RULES, MixtureKernel, MixtureState, Model
-from weald.mixtures.starts import STARTS, first_statistics
 from weald.mixtures.predictor import AbstractComponentEstimator
+from weald.mixtures.starts import STARTS, first_statistics
 from weald.mixtures.verdict import of_chains, of_optimiser
 from weald.partitions import FiniteDirichlet
 from weald.persist import read
@@ -217,7 +217,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         self._n_steps = 0
         return self
 
-    @available_if(_takes_batches)
+    @available_if(_takes_batches)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: TableLike, y: Any = None, sample_weight: Array | None = None) -> Self:
         """One step of stepwise EM on a batch (Cappe & Moulines 2009).
 

@@ -3,8 +3,9 @@
     p(x, y = c) = w_c prod_j p(x_j | eta_jc)         columns independent given the class (journal (64)-(75))
 
 Statistics of each class are sums over its rows, so fitting is one pass and `partial_fit` is exact. Rows with
-``y = -1`` have an unknown class (as long as two others are named): their class probabilities are inferred by EM or variational Bayes over them alone,
-with the known rows held fixed. Prediction plugs in the posterior mode, or integrates the parameters out.
+``y = -1`` have an unknown class (as long as two others are named): their class probabilities are inferred by EM or
+variational Bayes over them alone, with the known rows held fixed. Prediction plugs in the posterior mode, or
+integrates the parameters out.
 
     >>> from weald.datasets import load_demo
     >>> data = load_demo()
@@ -14,6 +15,7 @@ with the known rows held fixed. Prediction plugs in the posterior mode, or integ
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -24,20 +26,22 @@ from sklearn.utils.validation import column_or_1d
 
 from weald._random import key_from
 from weald._typing import Array, FloatArray, IntArray, Matrix, Params, TableLike
-from weald._validate import weights_for
+from weald._validate import check_amount, check_count, weights_for
 from weald.assign import ExactAssignment, Rows
 from weald.assign.exact import add_statistics
 from weald.engine import shards_of
-from weald.exceptions import DataError, ParameterError
+from weald.exceptions import DataError, ParameterError, Status, StatusWarning
 from weald.families.base import AbstractFamily
 from weald.inference.run import run
 from weald.mixtures.components import Components
 from weald.mixtures.kernels import RULES, MixtureKernel, Model
 from weald.mixtures.mixture import stopping
 from weald.mixtures.predictor import AbstractComponentEstimator
+from weald.mixtures.verdict import of_optimiser
 from weald.partitions import FiniteDirichlet
 
 UNKNOWN = -1
+KNOWN = Status(message="every class is known: one pass")
 
 
 class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
@@ -71,6 +75,8 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
         Parameters of each class in the units of the data.
     n_iter_ : int
         Passes over the data: 1 where every class is known.
+    status_ : Status
+        May the fit be trusted, and if not, what to do.
     n_features_in_, feature_names_in_
         Width and names of the training data.
 
@@ -124,13 +130,14 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
         NaiveBayes
             self
         """
+        self._check_parameters()
         M = self._read(X, reset=True)
         classes, codes = _split(y, M.shape[0])
         self.classes_ = classes
         weight = weights_for(sample_weight, M)
         family = self._make_family(M, classes.size, weight)
         S = statistics(M, codes, weight, family, classes.size)
-        self.n_iter_ = 1
+        self.n_iter_, self.status_ = 1, KNOWN
         if (codes == UNKNOWN).any():
             S = self._infer_unknown(Rows(M, family, weight, codes), S)
         self._keep(family, S)
@@ -156,20 +163,23 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
             self
         """
         first = not hasattr(self, "_S")
+        self._check_parameters()
         if first and classes is None:
             raise ParameterError("the first call of partial_fit needs classes=, all labels that will ever occur")
         M = self._read(X, reset=first)
         if first:
             self.classes_ = np.unique(classes)
         labels = column_or_1d(y)
+        if labels.shape[0] != M.shape[0]:
+            raise DataError(f"y has {labels.shape[0]} labels for {M.shape[0]} rows")
         codes = np.searchsorted(self.classes_, labels).clip(0, self.classes_.size - 1)
         if (self.classes_[codes] != labels).any():
             raise DataError(f"y has labels that are not in classes {self.classes_.tolist()}")
         weight = weights_for(sample_weight, M)
-        family = self._make_family(M, self.classes_.size, weight) if first else self._components.family
+        family = self._make_family(M, self.classes_.size, weight) if first else self._components.for_rows(M).family
         S = statistics(M, codes.astype(np.int32), weight, family, self.classes_.size)
-        self.n_iter_ = 1
-        self._keep(family, S if first else self._S + S)
+        self.n_iter_, self.status_ = 1, KNOWN
+        self._keep(family, S if first else S + self._seen(family))
         return self
 
     def predict(self, X: TableLike) -> Array:
@@ -234,18 +244,28 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
         return float(ClassifierMixin.score(self, X, y, sample_weight))
 
     def _infer_unknown(self, rows: Rows, S: FloatArray) -> FloatArray:
-        rule = RULES["vb" if self._check_inference() == "posterior" else "em"]
+        rule = RULES["vb" if self.inference == "posterior" else "em"]
         model = Model(rows.family, self._weights_prior(S.shape[0]))
         kernel = MixtureKernel(model, rows, rule, ExactAssignment(), self._engine(), lambda rng: S)
         [chain] = run(kernel, key=key_from(0), sweeps=self.max_iter, stop=stopping(kernel, self.tol))
-        self.n_iter_ = chain.stats["objective"].size
+        trace = chain.stats["objective"]
+        arrived = stopping(kernel, self.tol)({name: values.tolist() for name, values in chain.stats.items()})
+        self.n_iter_ = trace.size
+        self.status_ = of_optimiser(trace, arrived=arrived, rises=True, n_rows=rows.total_weight)
+        if not self.status_.ok:
+            warnings.warn(str(self.status_), StatusWarning, stacklevel=3)
         return np.asarray(chain.state.S)
+
+    def _seen(self, family: AbstractFamily) -> FloatArray:
+        """Statistics of earlier batches in the layout of `family`, which the first missing cell widens."""
+        narrow = self._components.family
+        return self._S if narrow.width == family.width else narrow.widen_S(self._S)
 
     def _keep(self, family: AbstractFamily, S: FloatArray) -> None:
         prior = self._weights_prior(S.shape[0])
         self._S = S
         eta, log_w = family.mode_eta(S), prior.mode_log_w(S[:, -1])
-        integrated = self._check_inference() == "posterior"
+        integrated = self.inference == "posterior"
         self._components = Components(family, eta[None], log_w[None], S if integrated else None)
         self.parameters_ = family.named(eta)
         self.weights_ = np.exp(log_w)
@@ -254,10 +274,13 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
     def _weights_prior(self, n_classes: int) -> FiniteDirichlet:
         return FiniteDirichlet(n_classes, self.weight_concentration)
 
-    def _check_inference(self) -> str:
+    def _check_parameters(self) -> None:
         if self.inference not in ("map", "posterior"):
             raise ParameterError(f"inference must be 'map' or 'posterior', got {self.inference!r}")
-        return self.inference
+        check_count("max_iter", self.max_iter)
+        check_amount("tol", self.tol)
+        check_amount("weight_concentration", self.weight_concentration)
+        self._engine()
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_components")
@@ -281,8 +304,12 @@ def _split(y: Any, n_rows: int) -> tuple[Array, IntArray]:
     Labels -1 and one other are two classes, as everywhere in scikit-learn: nothing could be learned of a single one.
     """
     if y is None:
-        raise DataError("NaiveBayes requires y to be passed, but the target y is None; use -1 for rows of unknown class")
+        raise DataError(
+            "NaiveBayes requires y to be passed, but the target y is None; use -1 for rows of unknown class"
+        )
     labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise DataError("y contains NaN or infinity; use -1 for rows of unknown class")
     check_classification_targets(labels)
     if labels.shape[0] != n_rows:
         raise DataError(f"y has {labels.shape[0]} labels for {n_rows} rows")

@@ -13,13 +13,14 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
-from weald._typing import FloatArray, IntArray
+from weald._typing import FloatArray, IntArray, Matrix
 from weald.assign import Rows
 from weald.assign.exact import add_statistics
 from weald.engine import one_thread
-from weald.exceptions import ParameterError
+from weald.exceptions import DataError, ParameterError
 
 SAMPLE = 20
 LLOYD_STEPS = 5
@@ -28,6 +29,9 @@ STARTS = ("kmeans++", "random-points", "random")
 
 def first_statistics(name: str, rows: Rows, n_components: int, rng: np.random.Generator) -> FloatArray:
     """Statistics (K, p) to start from, by the name of the start."""
+    n_rows = rows.n_rows if rows.weight is None else int(np.count_nonzero(rows.weight))
+    if n_components > n_rows:
+        raise DataError(f"n_components={n_components} is more than the {n_rows} rows that have weight: ask for fewer")
     if name == "kmeans++":
         return _kmeans_plusplus(rows, n_components, rng)
     if name == "random-points":
@@ -51,16 +55,24 @@ def _kmeans_plusplus(rows: Rows, n_components: int, rng: np.random.Generator) ->
     lloyd = KMeans(n_components, init="k-means++", n_init=1, max_iter=LLOYD_STEPS, random_state=seed)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fewer distinct rows than components: some start empty, which is legal
-        z = lloyd.fit(rows.family.coordinates(rows.X[chosen]), sample_weight=weight).labels_
+        z = lloyd.fit(_points(rows.family.coordinates(rows.X[chosen])), sample_weight=weight).labels_
     S = np.zeros((n_components, rows.family.width))
     add_statistics(rows.family.sufficient(rows.X[chosen]), z.astype(np.int32), weight, S)
     return S * (rows.total_weight / weight.sum())
 
 
+def _points(coordinates: Matrix) -> Matrix:
+    """CSR with 32-bit indices, the only ones that scikit-learn's k-means reads."""
+    if not sp.issparse(coordinates):
+        return coordinates
+    C = coordinates.tocsr()
+    return sp.csr_array((C.data, C.indices.astype(np.int32), C.indptr.astype(np.int32)), C.shape)
+
+
 def _random_points(rows: Rows, n_components: int, rng: np.random.Generator) -> FloatArray:
     """One distinct row for each component."""
     candidates = _subset(rows, n_components, rng)
-    chosen = rng.choice(candidates, n_components, replace=candidates.size < n_components)
+    chosen = rng.choice(candidates, n_components, replace=False)
     S = np.zeros((n_components, rows.family.width))
     add_statistics(rows.family.sufficient(rows.X[chosen]), np.arange(n_components, dtype=np.int32), None, S)
     return S

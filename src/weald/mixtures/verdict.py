@@ -30,8 +30,8 @@ def of_optimiser(trace: FloatArray, *, arrived: bool, rises: bool, n_rows: float
         advice = ("pass float64 data: float32 is too coarse for clusters this narrow",)
         return Status(Verdict.CAUTION, "the objective fell, which exact arithmetic forbids", advice, figures)
     if not arrived:
-        advice = ("raise max_iter", "raise tol if this precision is not needed", "try another init or n_init > 1")
-        return Status(Verdict.CAUTION, f"still rising after {trace.size} sweeps", advice, figures)
+        cures = ("raise max_iter", "raise tol if this precision is not needed", "try another init or n_init > 1")
+        return Status(Verdict.CAUTION, f"still rising after {trace.size} sweeps", cures, figures)
     return Status(Verdict.OK, f"converged in {trace.size} sweeps", (), figures)
 
 
@@ -45,7 +45,10 @@ def of_chains(stats: Mapping[str, FloatArray], warmup: int) -> Status:
     r, ess = float(rhat(kept)), float(ess_bulk(kept))
     figures = {"rhat": r, "ess_bulk": ess}
     if r > RHAT_LIMIT:
-        advice = ("raise warmup and draws", "chains may sit in different modes: try fewer components or init='kmeans++'")
+        advice = (
+            "raise warmup and draws",
+            "chains may sit in different modes: try fewer components or init='kmeans++'",
+        )
         return Status(Verdict.CAUTION, f"chains disagree: R-hat {r:.3f} is above {RHAT_LIMIT}", advice, figures)
     if ess < ESS_PER_CHAIN * kept.shape[0]:
         message = f"an effective sample of {ess:.0f} from {kept.size} draws is small"

@@ -1,0 +1,17 @@
+"""Run every benchmark, each in a fresh process: ``python -m benchmarks [name ...]``."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+CLAIMS = ("exact_sem", "first_call", "memory")
+
+if __name__ == "__main__":
+    names = sys.argv[1:] or CLAIMS
+    if unknown := set(names) - set(CLAIMS):
+        sys.exit(f"unknown benchmarks {sorted(unknown)}; there are {', '.join(CLAIMS)}")
+    root = Path(__file__).resolve().parent.parent
+    failed = [
+        name for name in names if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], cwd=root).returncode
+    ]
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)

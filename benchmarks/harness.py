@@ -1,0 +1,56 @@
+"""What every benchmark shares: one thread, CPU time, versions, and a table that says whether a claim holds."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np  # noqa: F401  (BLAS must be loaded before it can be limited)
+import sklearn  # noqa: F401
+from threadpoolctl import threadpool_limits
+
+threadpool_limits(1)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure, what it may be at most, and where it stands."""
+
+    text: str
+    figure: float
+    limit: float
+
+    @property
+    def holds(self) -> bool:
+        return self.figure <= self.limit
+
+    def __str__(self) -> str:
+        return f"{'holds' if self.holds else 'SHORT'}  {self.text}: {self.figure:.3g} (limit {self.limit:.3g})"
+
+
+def cpu_seconds(function: Callable[[], object]) -> float:
+    """Process CPU time of one call: other work on the machine does not count."""
+    start = time.process_time()
+    function()
+    return time.process_time() - start
+
+
+def heading(title: str, packages: tuple[str, ...]) -> None:
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("weald", "numpy", *packages))
+    print(f"\n## {title}\n{versions}; Python {platform.python_version()}, {platform.machine()}, one thread, CPU time\n")
+
+
+def table(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+    cells = [[f"{x:.4g}" if isinstance(x, float) else str(x) for x in row] for row in (columns, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = ["| " + " | ".join(x.ljust(w) for x, w in zip(row, widths, strict=True)) + " |" for row in cells]
+    print("\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]]))
+
+
+def conclude(claims: list[Claim]) -> None:
+    """Print each claim; end with 1 where one is short."""
+    print("\n" + "\n".join(str(claim) for claim in claims))
+    raise SystemExit(0 if all(claim.holds for claim in claims) else 1)
