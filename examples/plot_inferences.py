@@ -26,7 +26,8 @@ N_COMPONENTS = 10
 LONG = {"tol": 1e-7, "max_iter": 2000}
 
 # %%
-# EM, stochastic EM and Gibbs use all ten components: ten groups were asked for. Variational Bayes keeps six.
+# EM, stochastic EM and Gibbs spread over the ten components they were given. Variational Bayes keeps six; an ellipse
+# without points is an empty component, at rest where the prior puts it.
 
 fits = {}
 for inference in ("em", "sem", "gibbs", "vb"):

@@ -51,7 +51,8 @@ Callback: TypeAlias = Callable[[Event], bool | None]
 
 def announce(callbacks: Iterable[Callback], event: Event) -> bool:
     """Tell every callback; True when one of them asks to stop."""
-    return any([bool(callback(event)) for callback in callbacks])
+    answers = [bool(callback(event)) for callback in callbacks]
+    return any(answers)
 
 
 @dataclass

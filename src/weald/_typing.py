@@ -16,5 +16,5 @@ Matrix: TypeAlias = Any  # (n, d) ndarray or scipy CSR: what reaches a family af
 TableLike: TypeAlias = Any  # numpy, pandas, polars, scipy sparse, or a path: what a user may pass as X
 RandomState: TypeAlias = int | np.integer[Any] | np.random.Generator | np.random.RandomState | None
 PathLike: TypeAlias = str | Path
-JSON: TypeAlias = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
+JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
 Params: TypeAlias = Mapping[str, Any]

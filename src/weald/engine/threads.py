@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -32,7 +33,7 @@ def shards_of(n_rows: int) -> list[slice]:
     n_blocks = -(-n_rows // BLOCK)
     n_shards = min(n_blocks, MAX_SHARDS)
     edges = [min(n_rows, BLOCK * (i * n_blocks // n_shards)) for i in range(n_shards)] + [n_rows]
-    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(a, b) for a, b in pairwise(edges)]
 
 
 @lru_cache(maxsize=1)

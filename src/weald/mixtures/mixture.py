@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -35,18 +35,16 @@ from weald.exceptions import DataError, ParameterError, StatusWarning
 from weald.families.base import AbstractFamily
 from weald.inference.run import Chain, run
 from weald.mixtures.components import Components, align
-from weald.mixtures.kernels import MERGE_EVERY, RULES, MixtureKernel, MixtureState, Model
+from weald.mixtures.kernels import RULES, MixtureKernel, MixtureState, Model
 from weald.mixtures.predictor import AbstractComponentEstimator
 from weald.mixtures.starts import STARTS, first_statistics
-from weald.mixtures.verdict import of_chains, of_optimiser
+from weald.mixtures.verdict import of_chains, of_optimiser, stopping
 from weald.partitions import FiniteDirichlet
 from weald.persist import read
 from weald.posterior import Posterior
 
 ALIGN_ROWS = 2_000  # rows that decide which component of one draw is which of another
 PREDICT_DRAWS = 200  # draws that predictions average over
-WINDOW = 10  # sweeps that stochastic EM averages when it asks whether it still rises
-SETTLED = 1e-12  # a rise per row that is rounding
 STEP_POWER = 0.7  # stepwise EM forgets as (t + 2)^-0.7 (Cappe & Moulines 2009)
 
 
@@ -377,7 +375,11 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
             sweeps = self.warmup + self.draws
             keep = lambda state: {"eta": state.eta, "log_w": state.log_w}  # noqa: E731
             return {"sweeps": sweeps, "chains": self.chains, "warmup": self.warmup, "collect": keep}
-        return {"sweeps": self.max_iter, "chains": self.n_init, "stop": stopping(kernel, self.tol)}
+        return {
+            "sweeps": self.max_iter,
+            "chains": self.n_init,
+            "stop": stopping(kernel.rule, kernel.rows.total_weight, self.tol),
+        }
 
     def _first_batch(self, X: TableLike, sample_weight: Array | None) -> Self:
         self._check_parameters(sample_weight)
@@ -431,12 +433,12 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         n = min(len(chain.stats["objective"]) for chain in kept)
         stats = {name: np.stack([chain.stats[name][:n] for chain in kept]) for name in kept[0].stats}
         rows = kernel.rows.total_weight
-        arrived = gibbs or stopping(kernel, self.tol)({name: values[0].tolist() for name, values in stats.items()})
-        self.status_ = (
-            of_chains(stats, self.warmup)
-            if gibbs
-            else of_optimiser(stats["objective"][0], arrived=arrived, rises=kernel.rule.rises, n_rows=rows)
-        )
+        if gibbs:
+            self.status_ = of_chains(stats, self.warmup)
+        else:
+            last = {name: values[0].tolist() for name, values in stats.items()}
+            arrived = stopping(kernel.rule, rows, self.tol)(last)
+            self.status_ = of_optimiser(stats["objective"][0], arrived=arrived, rises=kernel.rule.rises, n_rows=rows)
         record = {**attrs, "weald": __version__, "inference": self.inference, "assign": type(kernel.assign).__name__}
         self.posterior_ = Posterior(draws, stats, self.status_, record, min(self.warmup, n) if gibbs else 0)
         self.n_iter_ = n
@@ -449,29 +451,3 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
 def best_of(chains: Sequence[Chain]) -> Chain:
     """The start with the best final objective."""
     return max(chains, key=lambda chain: float(chain.stats["objective"][-1]))
-
-
-def stopping(kernel: MixtureKernel, tol: float) -> Callable[[Mapping[str, Sequence[float]]], bool]:
-    """When the objective is within `tol` per row of where it is heading.
-
-    em, vb: the limit is extrapolated from the ratio of the last two rises (Aitken), which sees through slow but
-    steady progress; vb must also have just looked for merges in vain. sem hovers: it has arrived when the mean of a window no longer exceeds that of the window before.
-    """
-    rows = kernel.rows.total_weight
-
-    def arrived(stats: Mapping[str, Sequence[float]]) -> bool:
-        trace = np.asarray(stats["objective"][-2 * WINDOW :], np.float64) / rows
-        if kernel.rule.merges and (len(stats["n_merged"]) % MERGE_EVERY or stats["n_merged"][-1] > 0):
-            return False
-        if kernel.rule.rises:
-            return trace.size > 2 and _remaining(trace[-2] - trace[-3], trace[-1] - trace[-2]) < tol
-        return trace.size == 2 * WINDOW and float(trace[WINDOW:].mean() - trace[:WINDOW].mean()) < tol
-
-    return arrived
-
-
-def _remaining(before: float, last: float) -> float:
-    """The rise still to come if rises go on shrinking by the same factor, at least ten times the last one."""
-    if last <= SETTLED:
-        return 0.0
-    return last * max(10.0, last / (before - last)) if last < before else np.inf

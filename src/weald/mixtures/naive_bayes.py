@@ -35,9 +35,8 @@ from weald.families.base import AbstractFamily
 from weald.inference.run import run
 from weald.mixtures.components import Components
 from weald.mixtures.kernels import RULES, MixtureKernel, Model
-from weald.mixtures.mixture import stopping
 from weald.mixtures.predictor import AbstractComponentEstimator
-from weald.mixtures.verdict import of_optimiser
+from weald.mixtures.verdict import of_optimiser, stopping
 from weald.partitions import FiniteDirichlet
 
 UNKNOWN = -1
@@ -247,9 +246,9 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
         rule = RULES["vb" if self.inference == "posterior" else "em"]
         model = Model(rows.family, self._weights_prior(S.shape[0]))
         kernel = MixtureKernel(model, rows, rule, ExactAssignment(), self._engine(), lambda rng: S)
-        [chain] = run(kernel, key=key_from(0), sweeps=self.max_iter, stop=stopping(kernel, self.tol))
+        [chain] = run(kernel, key=key_from(0), sweeps=self.max_iter, stop=stopping(rule, rows.total_weight, self.tol))
         trace = chain.stats["objective"]
-        arrived = stopping(kernel, self.tol)({name: values.tolist() for name, values in chain.stats.items()})
+        arrived = stopping(rule, rows.total_weight, self.tol)({name: values.tolist() for name, values in chain.stats.items()})
         self.n_iter_ = trace.size
         self.status_ = of_optimiser(trace, arrived=arrived, rises=True, n_rows=rows.total_weight)
         if not self.status_.ok:

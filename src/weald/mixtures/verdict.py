@@ -1,4 +1,8 @@
-"""May this fit be trusted? Verdicts on optimisers and on chains, with advice.
+"""Has a fit arrived, and may it be trusted? Stopping rules, and verdicts with advice.
+
+An optimiser that never falls stops when the objective per row is within `tol` of where it is heading: the limit is
+extrapolated from the ratio of the last two rises (Aitken), which sees through slow but steady progress. Stochastic EM
+hovers: it has arrived when the mean of a window of sweeps no longer exceeds that of the window before.
 
 Chains are judged by R-hat and effective sample size of the log-likelihood, which does not change when labels are
 permuted (Vehtari et al. 2021: R-hat below 1.01, an effective sample size of at least 100 for each chain).
@@ -6,17 +10,42 @@ permuted (Vehtari et al. 2021: R-hat below 1.01, an effective sample size of at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from weald._typing import FloatArray
 from weald.diagnostics import ess_bulk, rhat
 from weald.exceptions import Status, Verdict
+from weald.inference.run import Stop
+from weald.mixtures.kernels import MERGE_EVERY, Rule
 
 RHAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
+WINDOW = 10  # sweeps that stochastic EM averages when it asks whether it still rises
+SETTLED = 1e-12  # a rise per row that is rounding
 FALL = 1e-7  # relative fall of a bound that rounding cannot explain
+
+
+def stopping(rule: Rule, n_rows: float, tol: float) -> Stop:
+    """When to stop a run of `rule` on rows of total weight `n_rows`; merging rules must just have looked in vain."""
+
+    def arrived(stats: Mapping[str, Sequence[float]]) -> bool:
+        trace = np.asarray(stats["objective"][-2 * WINDOW :], np.float64) / n_rows
+        if rule.merges and (len(stats["n_merged"]) % MERGE_EVERY or stats["n_merged"][-1] > 0):
+            return False
+        if rule.rises:
+            return trace.size > 2 and _remaining(trace[-2] - trace[-3], trace[-1] - trace[-2]) < tol
+        return trace.size == 2 * WINDOW and float(trace[WINDOW:].mean() - trace[:WINDOW].mean()) < tol
+
+    return arrived
+
+
+def _remaining(before: float, last: float) -> float:
+    """The rise still to come if rises go on shrinking by the same factor, at least ten times the last one."""
+    if last <= SETTLED:
+        return 0.0
+    return last * max(10.0, last / (before - last)) if last < before else np.inf
 
 
 def of_optimiser(trace: FloatArray, *, arrived: bool, rises: bool, n_rows: float) -> Status:

@@ -4,8 +4,8 @@ Both use independent replicates that start from the exact law, apply the kernel 
 is still there. Whatever the mixing of the kernel, p-values of a correct one are uniform; a chi-square test on one
 long chain would reject correct samplers for mixing slowly.
 
-    exact start    state ~ p(. | X) by enumeration,   state' = step(state),   state' ~ p(. | X) ?     chi-square
-    joint          theta ~ prior, X ~ p(X | theta),   theta' = step(theta; X), theta' ~ prior ?        Kolmogorov-Smirnov
+    exact start   state ~ p(. | X) by enumeration,  state' = step(state),    state' ~ p(. | X) ?    chi-square
+    joint         theta ~ prior, X ~ p(X | theta),  theta' = step(theta; X), (theta', X) as before? Kolmogorov-Smirnov
 
 A failing p-value is one below `BUDGET`, the chance of a false alarm that a test suite allows itself in all. Every
 use ships with an injected bug that must be rejected.
