@@ -36,7 +36,7 @@ format: $(VENV)/.lint             ## let ruff put the code in order
 	$(BIN)/ruff format .
 
 clean:           ## remove what was built, compiled kernels included
-	rm -rf $(VENV) docs/_build docs/gallery weald-demo
+	rm -rf $(VENV) docs/_build docs/gallery docs/api/generated weald-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -31,16 +31,16 @@ LONG = {"tol": 1e-7, "max_iter": 2000}
 
 fits = {}
 for inference in ("em", "sem", "gibbs", "vb"):
-    options = LONG if inference == "vb" else {}
-    with (
-        warnings.catch_warnings()
-    ):  # ten components on six blobs have many modes: Gibbs says so, see "What R-hat catches"
+    model = weald.Mixture(N_COMPONENTS, inference=inference, draws=200, warmup=200, random_state=1)
+    if inference == "vb":
+        model.set_params(**LONG)
+    with warnings.catch_warnings():
+        # ten components on six blobs have many modes; Gibbs says so, see "What R-hat catches"
         warnings.simplefilter("ignore", weald.exceptions.StatusWarning)
-        model = weald.Mixture(N_COMPONENTS, inference=inference, draws=200, warmup=200, random_state=1, **options)
         fits[inference] = model.fit(X)
 
-figure, axes = plt.subplots(1, 4, figsize=(12, 3.5), sharex=True, sharey=True, layout="constrained")
-for ax, (inference, model) in zip(axes, fits.items(), strict=True):
+figure, axes = plt.subplots(2, 2, figsize=(9, 7), sharex=True, sharey=True, layout="constrained")
+for ax, (inference, model) in zip(axes.flat, fits.items(), strict=True):
     plot.plot_clusters(X, model.predict(X), model.predict_proba(X), model, ax=ax, names=("", ""))
     ax.set_title(f'inference="{inference}": {model.n_components_} components')
 plt.show()

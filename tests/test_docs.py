@@ -75,7 +75,7 @@ def test_examples_run_and_draw(script, tmp_path, monkeypatch):
     plt.close("all")
 
 
-def test_readme_figure(tmp_path, monkeypatch):
+def test_readme_figure(tmp_path):
     import matplotlib.pyplot as plt
 
     with plt.rc_context():

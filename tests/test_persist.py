@@ -25,7 +25,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 import weald
-from weald import persist
+from weald import _tree
 from weald._progress import Event
 from weald.exceptions import ParameterError, PersistError, Status, StatusWarning, Verdict
 from weald.inference.run import AbstractKernel, Chain, Snapshot, run
@@ -76,7 +76,7 @@ class Outsider(BaseEstimator):
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
     here = {cls.__name__: f"{__name__}:{cls.__name__}" for cls in (Colour, Point, Toy)}
-    monkeypatch.setattr(persist, "REGISTRY", {**persist.REGISTRY, **here})
+    monkeypatch.setattr(_tree, "REGISTRY", {**_tree.REGISTRY, **here})
 
 
 def round_trip(obj, path):
@@ -504,7 +504,7 @@ def test_deep_nesting(good, node):
     tree: Any = 0
     for _ in range(60):
         tree = {"a": tree} if "a" in node else {"@": "tuple", "items": [tree]} if "@" in node else [tree]
-    refused(rebuild(good, lambda header: {**header, "tree": tree, "kind": persist._kind(tree)}), "nested more than")
+    refused(rebuild(good, lambda header: {**header, "tree": tree, "kind": _tree.kind_of(tree)}), "nested more than")
 
 
 def test_not_first_entry(tmp_path):
@@ -579,15 +579,15 @@ def test_a_parameter_added_later_takes_its_default(tmp_path):
 
 
 def test_registered_but_absent(good, monkeypatch):
-    monkeypatch.setitem(persist.REGISTRY, "Point", "weald.nowhere:Point")
+    monkeypatch.setitem(_tree.REGISTRY, "Point", "weald.nowhere:Point")
     refused(good, "nowhere")
 
 
-@pytest.mark.parametrize("name", list(persist.REGISTRY))
+@pytest.mark.parametrize("name", list(_tree.REGISTRY))
 def test_registered_classes_are_there(name):
-    cls = persist._class(name, ())
-    assert f"{cls.__module__}:{cls.__qualname__}" == persist.REGISTRY[name]
-    assert issubclass(cls, enum.Enum) or persist._is_estimator(cls) or cls.__dataclass_params__.frozen
+    cls = _tree.class_of(name, ())
+    assert f"{cls.__module__}:{cls.__qualname__}" == _tree.REGISTRY[name]
+    assert issubclass(cls, enum.Enum) or _tree.is_estimator(cls) or cls.__dataclass_params__.frozen
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from weald.app.readers import Table, atomic, read_table, write_table
+from weald._atomic import replacing
+from weald.app.readers import Table, read_table, write_table
 from weald.exceptions import DataError, MissingExtraError, ParameterError
 
 COLUMNS = {
@@ -196,7 +197,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path):
     path.write_text("old")
 
     def interrupted() -> None:
-        with atomic(path) as sink:
+        with replacing(path) as sink:
             sink.write(b"new")
             raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from weald import Checkpoint, Mixture, Status
+from weald import Checkpoint, Mixture, Status, save
 from weald.datasets import make_blobs_overlapping
 from weald.exceptions import PersistError, StatusWarning
 
@@ -24,7 +24,7 @@ CHILD = """
 import sys, time, warnings
 sys.path[:0] = {path!r}
 warnings.simplefilter("ignore")
-from tests_resume import blobs, FITS, Checkpoint, Mixture
+from test_resume import blobs, FITS, Checkpoint, Mixture
 def slowly(event):
     time.sleep(0.01)
 Mixture(4, random_state=3, **FITS[{name!r}]).fit(blobs(), callbacks=[Checkpoint({file!r}, every=1), slowly])
@@ -70,13 +70,12 @@ def killer(at):
     return callback
 
 
-@pytest.mark.parametrize("every", [1, 4])
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(("name", "every"), [("em", 1), ("vb", 4), ("sem", 3), ("gibbs", 1), ("gibbs", 4)])
 def test_broken_off_at_any_sweep(tmp_path, name, every):
     whole, path = fit(name), tmp_path / "run.ckpt"
     steps = []
     fit(name, callbacks=[lambda event: steps.append(event.phase == "step") and None])
-    for at in sorted({every, every + 1, 7, sum(steps) // 2, sum(steps) - 1, sum(steps)}):
+    for at in sorted({every + 1, sum(steps) // 2, sum(steps)}):
         path.unlink(missing_ok=True)
         with pytest.raises(Killed):
             fit(name, callbacks=[Checkpoint(path, every=every), killer(at)])
@@ -109,9 +108,8 @@ def test_resumed_after_its_end(tmp_path, name):
 @pytest.mark.parametrize("name", ["em", "sem", "gibbs"])
 def test_killed_by_the_system(tmp_path, name):
     path = tmp_path / "run.ckpt"
-    (tmp_path / "tests_resume.py").write_text(open(__file__).read())
-    code = CHILD.format(path=[str(tmp_path), *sys.path], name=name, file=str(path))
-    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, env={**os.environ})
+    code = CHILD.format(path=[os.path.dirname(__file__), *sys.path], name=name, file=str(path))
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
     try:
         while not path.exists():
             assert child.poll() is None, child.stderr.read().decode()
@@ -146,9 +144,9 @@ def test_another_fit_is_refused(tmp_path):
         {"weight_concentration": 0.5},
     ]
     for other in others:
-        with pytest.raises(PersistError, match="another fit|differ"):
+        with pytest.raises(PersistError, match="another fit"):
             fit("gibbs", resume=path, **other)
-    with pytest.raises(PersistError, match="another fit|differ"):
+    with pytest.raises(PersistError, match="another fit"):
         fit("em", resume=path)
 
 
@@ -194,13 +192,11 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, share):
     fit("gibbs", callbacks=[Checkpoint(path)])
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(PersistError, match="run.ckpt"):
+    with pytest.raises(PersistError, match=r"run\.ckpt"):
         fit("gibbs", resume=path)
 
 
 def test_a_model_is_no_checkpoint(tmp_path):
-    from weald import save
-
     save(fit("em"), tmp_path / "model.weald")
     with pytest.raises(PersistError):
         fit("em", resume=tmp_path / "model.weald")

@@ -31,10 +31,11 @@ from typing import Any
 import numpy as np
 
 import weald
+from weald._atomic import replacing
 from weald._progress import Callback
 from weald._typing import JSON, Array, FloatArray, IntArray, PathLike
 from weald.app.prepare import Features, Settings, choose_features, join_names, used_columns
-from weald.app.readers import Table, atomic, read_table, write_table
+from weald.app.readers import Table, read_table, write_table
 from weald.exceptions import DataWarning, ParameterError, Status, StatusWarning
 
 CHECKPOINT_SECONDS = 5.0
@@ -185,9 +186,9 @@ def write_run(run: Run, labels_format: str) -> None:
     wide = {f"p{k}": run.proba[:, k] for k in range(run.proba.shape[1])}
     only_id = {name: kept[name] for name in (run.settings.id,) if name is not None}
     write_table(run.out / f"probabilities.{labels_format}", row | kept_columns(only_id, set(wide)) | wide)
-    with atomic(run.out / "report.html") as sink:
+    with replacing(run.out / "report.html") as sink:
         sink.write(report.render(run).encode())
-    with atomic(run.out / "run.json") as sink:
+    with replacing(run.out / "run.json") as sink:
         sink.write(json.dumps(record(run), indent=2).encode())
 
 

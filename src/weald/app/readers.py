@@ -18,9 +18,7 @@ import contextlib
 import difflib
 import gzip
 import io
-import os
 import sys
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +28,7 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
+from weald._atomic import replacing
 from weald._typing import Array, FloatArray, PathLike
 from weald.exceptions import DataError, ParameterError, need
 
@@ -134,23 +133,8 @@ def write_table(path: PathLike, columns: Mapping[str, Array]) -> None:
     }
     if form not in writers:
         raise ParameterError(f"cannot write {path}: the name must end in .csv, .tsv, .parquet or .npz")
-    with atomic(path) as sink:
+    with replacing(path) as sink:
         writers[form](sink)
-
-
-@contextlib.contextmanager
-def atomic(path: PathLike) -> Iterator[IO[bytes]]:
-    """A binary file that appears at `path` only when it was written to the end."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as sink:
-            yield sink
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def to_arrow(columns: Mapping[str, Array]) -> Any:
@@ -360,12 +344,6 @@ def _pyarrow() -> Any:
     except ImportError as error:
         raise need("pyarrow", "app", "reading and writing CSV and Parquet") from error
     return pyarrow
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _list(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ integrates the parameters out.
 
     >>> from weald.datasets import load_demo
     >>> data = load_demo()
-    >>> bool(NaiveBayes().fit(data.X, data.y).score(data.X, data.y) > 0.95)
+    >>> bool(NaiveBayes().fit(data.X, data.z).score(data.X, data.z) > 0.95)
     True
 """
 
@@ -246,9 +246,12 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
         rule = RULES["vb" if self.inference == "posterior" else "em"]
         model = Model(rows.family, self._weights_prior(S.shape[0]))
         kernel = MixtureKernel(model, rows, rule, ExactAssignment(), self._engine(), lambda rng: S)
-        [chain] = run(kernel, key=key_from(0), sweeps=self.max_iter, stop=stopping(rule, rows.total_weight, self.tol))
+        stop = stopping(rule, rows.total_weight, self.tol)
+        [chain] = run(kernel, key=key_from(0), sweeps=self.max_iter, stop=stop)
         trace = chain.stats["objective"]
-        arrived = stopping(rule, rows.total_weight, self.tol)({name: values.tolist() for name, values in chain.stats.items()})
+        arrived = stopping(rule, rows.total_weight, self.tol)(
+            {name: values.tolist() for name, values in chain.stats.items()}
+        )
         self.n_iter_ = trace.size
         self.status_ = of_optimiser(trace, arrived=arrived, rises=True, n_rows=rows.total_weight)
         if not self.status_.ok:
