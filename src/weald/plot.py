@@ -162,7 +162,7 @@ def plot_clusters(
     certainty = np.ones(len(rows)) if proba is None else proba[rows].max(axis=1)
     Y = plane(X[rows])
     _points(Y, labels[rows], certainty, colours, ax)
-    _ellipses(plane, model, X.shape[1], colours, ax)
+    _ellipses(plane, model, np.unique(labels), colours, ax)
     _badges(Y, labels[rows], colours, ax)
     ax.set_xlabel(captions[0], parse_math=False)
     ax.set_ylabel(captions[1], parse_math=False)
@@ -319,12 +319,12 @@ def _points(Y: FloatArray, labels: IntArray, certainty: FloatArray, colours: lis
     ax.scatter(Y[:, 0], Y[:, 1], s=size, c=rgba, linewidths=0, rasterized=True)
 
 
-def _ellipses(plane: Projection, model: Any, d: int, colours: list[str], ax: Any) -> None:
-    """90 % regions of Gaussian components, seen in the plane."""
+def _ellipses(plane: Projection, model: Any, held: IntArray, colours: list[str], ax: Any) -> None:
+    """90 % regions of the Gaussian components that hold rows, seen in the plane."""
     from matplotlib.patches import Ellipse
 
-    means, covariances = _gaussian(model, d)
-    for k in range(min(len(means), len(colours))):
+    means, covariances = _gaussian(model, len(plane.axes))
+    for k in held[held < len(means)]:
         scales, turns = np.linalg.eigh(plane.axes.T @ covariances[k] @ plane.axes)
         width, height = 2 * RADIUS_90 * np.sqrt(np.maximum(scales, 0))
         angle = np.degrees(np.arctan2(turns[1, 0], turns[0, 0]))

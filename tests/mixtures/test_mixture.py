@@ -685,3 +685,13 @@ def test_posterior_goes_to_arviz():
     X, _ = blobs()
     data = quiet(Mixture(3, inference="gibbs", random_state=0, **SHORT), X).posterior_.to_arviz()
     assert data["posterior"]["means"].shape == (2, 60, 3, 2)
+
+
+def test_a_refit_leaves_nothing_of_the_last_fit():
+    X = np.random.default_rng(0).poisson(3.0, (60, 2)).astype(float)
+    mix = quiet(Mixture(2, random_state=0), X)
+    assert hasattr(mix, "means_")
+    quiet(mix.set_params(family="poisson"), X)
+    assert hasattr(mix, "rates_")
+    assert not hasattr(mix, "means_")
+    assert not hasattr(mix, "covariances_")

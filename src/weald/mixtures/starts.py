@@ -51,14 +51,15 @@ def _kmeans_plusplus(rows: Rows, n_components: int, rng: np.random.Generator) ->
     """Seeds far apart and a few Lloyd steps on a subset of rows; statistics scaled to the weight of all rows."""
     chosen = _subset(rows, n_components, rng)
     weight = np.ones(chosen.size) if rows.weight is None else rows.weight[chosen]
+    T = rows.family.sufficient(rows.X[chosen])  # first, for it says which column holds what it should not
     seed = int(rng.integers(2**31))
     lloyd = KMeans(n_components, init="k-means++", n_init=1, max_iter=LLOYD_STEPS, random_state=seed)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fewer distinct rows than components: some start empty, which is legal
         z = lloyd.fit(_points(rows.family.coordinates(rows.X[chosen])), sample_weight=weight).labels_
     S = np.zeros((n_components, rows.family.width))
-    add_statistics(rows.family.sufficient(rows.X[chosen]), z.astype(np.int32), weight, S)
-    return S * (rows.total_weight / weight.sum())
+    add_statistics(T, z.astype(np.int32), weight, S)
+    return S * (rows.total_weight / float(weight.sum()))
 
 
 def _points(coordinates: Matrix) -> Matrix:
