@@ -48,7 +48,7 @@ def statistics(family, X, z):
 
 
 def invariance(family, X, prior, sampler, n, rng):
-    """Exact-start p-value of two Gibbs sweeps of `sampler` for the model of `family`; two, so that z feels new weights."""
+    """Exact-start p-value of two Gibbs sweeps of `sampler`; two, so that z feels the new weights."""
     Z, log_p = enumerate_labels(family, prior, X)
     index = {tuple(z): i for i, z in enumerate(Z)}
 
