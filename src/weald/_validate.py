@@ -107,10 +107,10 @@ def weights_for(sample_weight: Any, X: Matrix) -> FloatArray | None:
     return weight
 
 
-def check_count(name: str, value: Any) -> None:
-    """`ParameterError` unless value is an int of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ParameterError(f"{name} must be a positive int, got {value!r}")
+def check_count(name: str, value: Any, wanted: str = "a positive int", least: int = 1) -> None:
+    """`ParameterError` unless value is an int of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ParameterError(f"{name} must be {wanted}, got {value!r}")
 
 
 def check_amount(name: str, value: Any) -> None:

@@ -7,19 +7,22 @@ family alone: NaN where it can be marginalised, CSR where statistics stay sparse
 from __future__ import annotations
 
 import hashlib
+import json
 from abc import ABC
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from weald._typing import FloatArray, Matrix, Params, TableLike
-from weald._validate import Schema, numeric_matrix, table_from
+from weald._tree import encode
+from weald._typing import Array, FloatArray, Matrix, Params, TableLike
+from weald._validate import Schema, check_count, numeric_matrix, table_from
 from weald.engine import Threads
-from weald.exceptions import ParameterError
+from weald.exceptions import DataError, ParameterError
 from weald.families import family_class, family_from_name
 from weald.families.base import AbstractFamily
 
@@ -37,15 +40,19 @@ class AbstractTableEstimator(BaseEstimator, ABC):
     _schema: Schema | None
 
     def _engine(self) -> Threads:
-        if self.n_jobs is not None and (not isinstance(self.n_jobs, int) or (self.n_jobs < 1 and self.n_jobs != -1)):
-            raise ParameterError(f"n_jobs must be None, -1 (all cores) or a positive int, got {self.n_jobs!r}")
-        return Threads(self.n_jobs)
+        if self.n_jobs is None or self.n_jobs == -1:
+            return Threads()
+        check_count("n_jobs", self.n_jobs, "None, -1 (all cores) or a positive int")
+        return Threads(int(self.n_jobs))
 
     def _read(self, X: TableLike, *, reset: bool) -> Matrix:
         """The validated matrix of X; learns names and levels when `reset`."""
         X = table_from(X)
         if self.family in CODED:
-            validate_data(self, X, reset=reset, skip_check_array=True)
+            try:
+                validate_data(self, X, reset=reset, skip_check_array=True)
+            except ValueError as error:
+                raise DataError(str(error)) from error
             if reset:
                 self._schema = Schema.learn(X, "categorical" if self.family == "categorical" else None)
             assert self._schema is not None  # set by the fit that came before
@@ -60,6 +67,8 @@ class AbstractTableEstimator(BaseEstimator, ABC):
             if self.family.n_columns != X.shape[1]:
                 raise ParameterError(f"the family reads {self.family.n_columns} columns, X has {X.shape[1]}")
             return self.family
+        if self.prior is not None and not isinstance(self.prior, Mapping):
+            raise ParameterError(f"prior must be a mapping of hyperparameters by name, or None, got {self.prior!r}")
         options: dict[str, Any] = dict(self.prior or {})
         if self._schema is not None:
             options["n_levels"] = [n for n in self._schema.n_levels if n]
@@ -77,16 +86,17 @@ class AbstractTableEstimator(BaseEstimator, ABC):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        family = self._reads()
-        tags.input_tags.allow_nan, tags.input_tags.sparse = family.accepts_missing, family.accepts_sparse
+        with suppress(ParameterError):  # a wrong name can still be shown; fit refuses it
+            family = self._reads()
+            tags.input_tags.allow_nan, tags.input_tags.sparse = family.accepts_missing, family.accepts_sparse
         return tags
 
 
-def fingerprint(params: Params, X: Matrix, weight: FloatArray | None) -> str:
-    """A digest of parameters and data: what a checkpoint must share with the fit that resumes it."""
-    digest = hashlib.blake2b(repr(sorted(params.items())).encode(), digest_size=16)
-    for part in (X.data, X.indices, X.indptr) if sp.issparse(X) else (X,):
-        digest.update(np.ascontiguousarray(part).data)
-    if weight is not None:
-        digest.update(np.ascontiguousarray(weight).data)
+def fingerprint(**parts: Any) -> str:
+    """A digest of named parameters and data, every byte of every array included."""
+    arrays: list[Array] = []
+    tree = encode(parts, arrays)
+    digest = hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     return digest.hexdigest()

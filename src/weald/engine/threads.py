@@ -12,9 +12,11 @@ exists and no more.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -41,9 +43,28 @@ def _pools() -> Any:
     return ThreadpoolController()
 
 
-def one_thread() -> Any:
-    """A context in which BLAS and OpenMP keep to one thread: no second layer, and sums in one order."""
-    return _pools().limit(limits=1)
+_limit_lock, _limits_held = threading.Lock(), 0
+_limiter: Any = None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A context in which BLAS and OpenMP keep to one thread: no second layer, and sums in one order.
+
+    The setting belongs to the whole process: the first fit to enter makes it, the last to leave takes it back.
+    """
+    global _limits_held, _limiter
+    with _limit_lock:
+        if _limits_held == 0:
+            _limiter = _pools().limit(limits=1)
+        _limits_held += 1
+    try:
+        yield
+    finally:
+        with _limit_lock:
+            _limits_held -= 1
+            if _limits_held == 0:
+                _limiter.restore_original_limits()
 
 
 def available_cores() -> int:

@@ -63,6 +63,14 @@ class Components:
         chosen = np.unique(np.linspace(0, len(self.eta) - 1, min(most, len(self.eta))).astype(np.int64))
         return replace(self, eta=self.eta[chosen], log_w=self.log_w[chosen])
 
+    def drawn(self, m: int, rng: np.random.Generator) -> Components:
+        """These components where parameters are plugged in; m draws of them where they are integrated out."""
+        if self.S is None:
+            return self
+        S = self.S
+        eta = np.stack([self.family.sample_eta(S, rng) for _ in range(m)])
+        return Components(self.family, eta, np.repeat(self.log_w, m, axis=0))
+
     def named(self) -> dict[str, list[Array]]:
         """Parameters for people, and weights: one array for each draw."""
         draws = [

@@ -52,13 +52,14 @@ class MixtureState:
 class Rule:
     """How statistics become parameters.
 
-    `soft`: expected statistics instead of drawn labels; `rises`: the objective never falls; `merges`: every
-    `MERGE_EVERY` sweeps components are merged where that raises the objective.
+    `soft`: expected statistics instead of drawn labels; `rises`: the objective never falls; `averages`: the
+    parameters are expectations over a posterior, and every `MERGE_EVERY` sweeps components are merged where that
+    raises the objective.
     """
 
     soft: bool
     rises: bool
-    merges: bool
+    averages: bool
     parameters: Callable[[Model, FloatArray, np.random.Generator], tuple[FloatArray, FloatArray]]
     penalty: Callable[[Model, MixtureState], float]
 
@@ -100,10 +101,10 @@ def _minus_kl(model: Model, state: MixtureState) -> float:
 
 
 RULES = {
-    "em": Rule(soft=True, rises=True, merges=False, parameters=_mode, penalty=_log_prior),
-    "sem": Rule(soft=False, rises=False, merges=False, parameters=_mode, penalty=_log_prior),
-    "gibbs": Rule(soft=False, rises=False, merges=False, parameters=_draw, penalty=_nothing),
-    "vb": Rule(soft=True, rises=True, merges=True, parameters=_expectation, penalty=_minus_kl),
+    "em": Rule(soft=True, rises=True, averages=False, parameters=_mode, penalty=_log_prior),
+    "sem": Rule(soft=False, rises=False, averages=False, parameters=_mode, penalty=_log_prior),
+    "gibbs": Rule(soft=False, rises=False, averages=False, parameters=_draw, penalty=_nothing),
+    "vb": Rule(soft=True, rises=True, averages=True, parameters=_expectation, penalty=_minus_kl),
 }
 
 
@@ -160,7 +161,7 @@ class MixtureKernel(AbstractKernel):
             S, log_norm, z, info = drawn.S, drawn.log_norm, drawn.z, dict(drawn.info)
         info["log_likelihood"] = log_norm + self.log_base
         info["objective"] = info["log_likelihood"] + self.rule.penalty(self.model, state)
-        if self.rule.merges:
+        if self.rule.averages:
             S, info["n_merged"] = self._merge(S, state)
         eta, log_w = self.rule.parameters(self.model, S, rng)
         return MixtureState(S, eta, log_w, z, state.sweep + 1), info

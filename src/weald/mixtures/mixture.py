@@ -28,14 +28,14 @@ from weald import __version__
 from weald._progress import Callback
 from weald._random import key_from, step_rng
 from weald._typing import Array, FloatArray, IntArray, Params, PathLike, RandomState, TableLike
-from weald._validate import weights_for
+from weald._validate import check_amount, check_count, weights_for
 from weald.assign import Rows, assignment_from_name
 from weald.base import fingerprint
 from weald.exceptions import DataError, ParameterError, StatusWarning
 from weald.families.base import AbstractFamily
 from weald.inference.run import Chain, run
-from weald.mixtures.components import Components, align
 from weald.mixtures.kernels import RULES, MixtureKernel, MixtureState, Model
+from weald.mixtures.outcome import best_of, longest, matched, point
 from weald.mixtures.predictor import AbstractComponentEstimator
 from weald.mixtures.starts import STARTS, first_statistics
 from weald.mixtures.verdict import of_chains, of_optimiser, stopping
@@ -43,7 +43,6 @@ from weald.partitions import FiniteDirichlet
 from weald.persist import read
 from weald.posterior import Posterior
 
-ALIGN_ROWS = 2_000  # rows that decide which component of one draw is which of another
 PREDICT_DRAWS = 200  # draws that predictions average over
 STEP_POWER = 0.7  # stepwise EM forgets as (t + 2)^-0.7 (Cappe & Moulines 2009)
 
@@ -165,7 +164,8 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    _persisted = ("_components", "_schema", "_state", "_n_steps")
+    _persisted = ("_components", "_schema", "_state", "_n_steps", "_likelihood")
+    _state: MixtureState
 
     def fit(
         self,
@@ -204,10 +204,10 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
             raise DataError(f"n_components={self.n_components} is more than n_samples={M.shape[0]}: ask for fewer")
         key = key_from(self.random_state)
         kernel = self._kernel(Rows(M, self._make_family(M, self.n_components, weight), weight))
-        chains = run(
-            kernel, key=key, callbacks=callbacks, resume=None if resume is None else read(resume, "Snapshot"),
-            fingerprint=lambda: fingerprint(self.get_params(deep=False), M, weight), **self._schedule(kernel),
-        )  # fmt: skip
+        snapshot = None if resume is None else read(resume, "Snapshot")
+        mark = lambda: fingerprint(X=M, weight=weight, **self._what_draws_depend_on())  # noqa: E731
+        schedule = self._schedule(kernel)
+        chains = run(kernel, key=key, callbacks=callbacks, resume=snapshot, fingerprint=mark, **schedule)
         draws = self._keep(kernel, chains)
         self._report(kernel, chains, draws, {"seed": int(key), "seconds": time.perf_counter() - started})
         self.labels_ = self._components.map(lambda joint: np.argmax(joint, axis=1), M, kernel.engine)
@@ -239,7 +239,12 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         if not hasattr(self, "_components"):
             return self._first_batch(X, sample_weight)
         M = self._read(X, reset=False)
-        kernel = self._kernel(Rows(M, self._components.family, weights_for(sample_weight, M)))
+        components = self._components.for_rows(M)
+        if components is not self._components:
+            state, widen = self._state, self._components.family
+            self._state = replace(state, S=widen.widen_S(state.S), eta=widen.widen_eta(state.eta))
+            self._components = components
+        kernel = self._kernel(Rows(M, components.family, weights_for(sample_weight, M)))
         state, info = kernel.step(step_rng(np.uint64(0), chain=0, sweep=0), self._state)
         self._n_steps += 1
         rate = (self._n_steps + 2.0) ** -STEP_POWER
@@ -248,8 +253,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         S = seen * ((1 - rate) * old + rate * new)
         eta, log_w = kernel.rule.parameters(kernel.model, S, np.random.default_rng(0))
         chain = Chain(MixtureState(S, eta, log_w, state.z), {name: np.array([v]) for name, v in info.items()}, {})
-        self._keep(kernel, [chain])
-        return self
+        return self._keep_batch(kernel, chain)
 
     def predict(self, X: TableLike) -> IntArray:
         """Most probable component of each row.
@@ -296,15 +300,12 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
             The component of each.
         """
         check_is_fitted(self, "_components")
-        if n_samples < 1:
-            raise ParameterError(f"n_samples must be at least 1, got {n_samples}")
+        check_count("n_samples", n_samples)
         rng = np.random.Generator(np.random.Philox(int(key_from(self.random_state))))
-        c = self._components
-        draw = rng.integers(c.eta.shape[0], size=n_samples)
-        gumbel = rng.gumbel(size=(n_samples, c.n_components))
-        z = np.argmax(c.log_w[draw] + gumbel, axis=1)
-        eta = c.eta[draw, z] if c.S is None else c.family.sample_eta(c.S[z], rng)
-        return c.family.sample_x(eta, rng), z
+        components = self._components.drawn(min(int(n_samples), PREDICT_DRAWS), rng)
+        draw = rng.integers(len(components.eta), size=n_samples)
+        z = np.argmax(components.log_w[draw] + rng.gumbel(size=(n_samples, components.n_components)), axis=1)
+        return components.family.sample_x(components.eta[draw, z], rng), z
 
     def aic(self, X: TableLike) -> float:
         """Akaike's information criterion of the fitted point on X: smaller is better.
@@ -345,11 +346,11 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         if self.init not in STARTS:
             raise ParameterError(f"init must be one of {STARTS}, got {self.init!r}")
         for name in ("n_components", "max_iter", "n_init", "draws", "chains"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < 1:
-                raise ParameterError(f"{name} must be a positive int, got {value!r}")
-        if not isinstance(self.warmup, int | np.integer) or self.warmup < 0:
-            raise ParameterError(f"warmup must be a non-negative int, got {self.warmup!r}")
+            check_count(name, getattr(self, name))
+        check_count("warmup", self.warmup, "a non-negative int", least=0)
+        check_amount("tol", self.tol)
+        if self.weight_concentration is not None:
+            check_amount("weight_concentration", self.weight_concentration)
         if self.inference == "gibbs" and sample_weight is not None:
             raise ParameterError("gibbs has no exact law for weighted rows: repeat rows, or use 'em', 'sem' or 'vb'")
 
@@ -358,9 +359,9 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         default = 1.0 / K if self.inference == "vb" else 1.0
         a = default if self.weight_concentration is None else self.weight_concentration
         family = rows.family
-        warm = self._state.S if self.warm_start and hasattr(self, "_state") else None
-        if warm is not None and warm.shape == (K, family.width):
-            family, first = self._components.family, lambda rng: warm
+        if self.warm_start and getattr(self, "_likelihood", None) == self._likelihood_now():
+            family, S = self._components.family, self._state.S
+            first = lambda rng: S  # noqa: E731
         else:
             first = lambda rng: first_statistics(self.init, rows, K, rng)  # noqa: E731
         rows = replace(rows, family=family)
@@ -368,6 +369,14 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
             Model(family, FiniteDirichlet(K, a)), rows, RULES[self.inference],
             assignment_from_name(self.assign), self._engine(), first, rows.log_base(),
         )  # fmt: skip
+
+    def _what_draws_depend_on(self) -> dict[str, Any]:
+        params = self.get_params(deep=False)
+        return {name: value for name, value in params.items() if name not in ("n_jobs", "random_state")}
+
+    def _likelihood_now(self) -> str:
+        """What a warm start must share with the fit before."""
+        return fingerprint(K=self.n_components, family=self.family, covariance=self.covariance, prior=self.prior)
 
     def _schedule(self, kernel: MixtureKernel) -> dict[str, Any]:
         """How long to run, when to stop, what to keep."""
@@ -388,48 +397,38 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         kernel = self._kernel(Rows(M, self._make_family(M, self.n_components, weight), weight))
         [chain] = run(kernel, key=key_from(self.random_state), sweeps=1)
         self._n_steps = 0
+        return self._keep_batch(kernel, chain)
+
+    def _keep_batch(self, kernel: MixtureKernel, chain: Chain) -> Self:
+        """Components, and the labels of the batch; what an earlier fit said of itself is true no more."""
         self._keep(kernel, [chain])
+        for name in {"posterior_", "status_", "lower_bound_", "converged_", "n_iter_"} & set(vars(self)):
+            delattr(self, name)
+        self.labels_ = self._components.map(lambda joint: np.argmax(joint, axis=1), kernel.rows.X, kernel.engine)
+        self.n_components_ = int(np.unique(self.labels_).size)
         return self
 
     def _keep(self, kernel: MixtureKernel, chains: Sequence[Chain]) -> dict[str, Array]:
         """Turn chains into components; return the draws of their parameters as (chain, draw, K, ...)."""
-        matched = self._matched(kernel, chains) if self.inference == "gibbs" else self._point(kernel, chains)
-        self._components = matched.thinned(PREDICT_DRAWS)
-        named = {name: np.stack(values) for name, values in matched.named().items()}
+        gibbs = self.inference == "gibbs"
+        self._state = chains[-1].state if gibbs else best_of(chains).state
+        kept = matched(kernel, chains, self.warmup) if gibbs else point(kernel, self._state)
+        self._likelihood = self._likelihood_now()
+        for name in getattr(self, "parameters_", {}):  # of the fit before, perhaps with another family
+            delattr(self, f"{name}_")
+        self._components = kept.thinned(PREDICT_DRAWS)
+        named = {name: np.stack(values) for name, values in kept.named().items()}
         self.parameters_ = {name: values.mean(axis=0) for name, values in named.items() if name != "weights"}
         self.weights_ = named["weights"].mean(axis=0)
         for name, value in self.parameters_.items():
             setattr(self, f"{name}_", value)
-        n_chains = len(chains) if self.inference == "gibbs" else 1
+        n_chains = len(longest(chains)[0]) if gibbs else 1
         return {name: values.reshape(n_chains, -1, *values.shape[1:]) for name, values in named.items()}
-
-    def _point(self, kernel: MixtureKernel, chains: Sequence[Chain]) -> Components:
-        """The best start; its statistics too when parameters are to be integrated out."""
-        self._state = best_of(chains).state
-        model, S = kernel.model, self._state.S
-        if self.inference != "vb":
-            return Components(model.family, self._state.eta[None], self._state.log_w[None])
-        return Components(model.family, model.family.mode_eta(S)[None], model.prior.mean_log_w(S[:, -1])[None], S)
-
-    def _matched(self, kernel: MixtureKernel, chains: Sequence[Chain]) -> Components:
-        """Draws of all chains, their components matched to those of the likeliest draw."""
-        self._state = chains[-1].state
-        n = min(len(chain.draws.get("eta", ())) for chain in chains)
-        if n == 0:
-            raise DataError("the run was stopped before every chain had a draw: let it pass warmup")
-        eta = np.concatenate([chain.draws["eta"][:n] for chain in chains])
-        log_w = np.concatenate([chain.draws["log_w"][:n] for chain in chains])
-        score = np.concatenate([chain.stats["log_likelihood"][self.warmup :][:n] for chain in chains])
-        rows = kernel.rows
-        chosen = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, ALIGN_ROWS)).astype(np.int64)
-        order = align(eta, log_w, int(np.argmax(score)), rows.family.sufficient(rows.X[chosen]))
-        pick = np.arange(len(eta))[:, None]
-        return Components(rows.family, eta[pick, order], log_w[pick, order])
 
     def _report(self, kernel: MixtureKernel, chains: Sequence[Chain], draws: dict[str, Array], attrs: Params) -> None:
         """Posterior, status and the figures that go with them."""
         gibbs = self.inference == "gibbs"
-        kept = chains if gibbs else [best_of(chains)]
+        kept = longest(chains)[0] if gibbs else [best_of(chains)]
         n = min(len(chain.stats["objective"]) for chain in kept)
         stats = {name: np.stack([chain.stats[name][:n] for chain in kept]) for name in kept[0].stats}
         rows = kernel.rows.total_weight
@@ -446,8 +445,3 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         self.converged_ = self.status_.ok
         if not self.status_.ok:
             warnings.warn(str(self.status_), StatusWarning, stacklevel=3)
-
-
-def best_of(chains: Sequence[Chain]) -> Chain:
-    """The start with the best final objective."""
-    return max(chains, key=lambda chain: float(chain.stats["objective"][-1]))

@@ -32,7 +32,7 @@ def stopping(rule: Rule, n_rows: float, tol: float) -> Stop:
 
     def arrived(stats: Mapping[str, Sequence[float]]) -> bool:
         trace = np.asarray(stats["objective"][-2 * WINDOW :], np.float64) / n_rows
-        if rule.merges and (len(stats["n_merged"]) % MERGE_EVERY or stats["n_merged"][-1] > 0):
+        if rule.averages and (len(stats["n_merged"]) % MERGE_EVERY or stats["n_merged"][-1] > 0):
             return False
         if rule.rises:
             return trace.size > 2 and _remaining(trace[-2] - trace[-3], trace[-1] - trace[-2]) < tol
