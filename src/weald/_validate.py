@@ -136,7 +136,11 @@ class Schema:
 
     @classmethod
     def learn(cls, X: TableLike, kinds: Sequence[str] | str | None = None) -> Self:
-        """Kinds from dtypes, unless `kinds` names them (one for all, or one for each column)."""
+        """Kinds from dtypes, unless `kinds` names them (one for all, or one for each column).
+
+        Fractions are gaussian, truth values bernoulli, text and categories categorical; whole numbers are counts
+        (poisson) when the smallest is 0 or 1, measurements (gaussian) otherwise.
+        """
         columns = columns_of(X)
         if isinstance(kinds, str):
             kinds = [kinds] * len(columns)
@@ -208,13 +212,18 @@ def _kind(name: str, x: Array) -> str:
         case "b":
             return "bernoulli"
         case "i" | "u":
-            return "poisson" if present.min(initial=0) >= 0 else "gaussian"
+            return "poisson" if looks_counted(present) else "gaussian"
         case "f":
             return "gaussian"
         case "M" | "m":
             raise DataError(f"column {name!r} {NO_TIMES}")
         case _:
             return "categorical"
+
+
+def looks_counted(x: Array) -> bool:
+    """Whether whole numbers are counts: those that begin at 0 or 1; ages, years and codes begin elsewhere."""
+    return x.size > 0 and x.min() in (0, 1)
 
 
 def _levels(x: Array) -> tuple[Any, ...]:
@@ -244,7 +253,10 @@ def _codes(name: str, x: Array, levels: tuple[Any, ...]) -> FloatArray:
 
 def _numbers(name: str, x: Array) -> FloatArray:
     try:
-        out = np.array([np.nan if gone else float(cell) for cell, gone in zip(x, _missing(x), strict=True)], np.float64)
+        if x.dtype.kind in "fiub":
+            out = x.astype(np.float64)
+        else:
+            out = np.array([np.nan if gone else float(cell) for cell, gone in zip(x, _missing(x), strict=True)])
     except (TypeError, ValueError) as error:
         raise DataError(f"column {name!r} is not numeric ({error}): fit it as categorical, or leave it out") from error
     if np.isinf(out).any():

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from weald._typing import Array, FloatArray
+from weald._validate import looks_counted
 from weald.app.readers import Table
 from weald.exceptions import DataError, ParameterError
 
@@ -211,7 +212,7 @@ def _kind(cells: Array, found: str, family: str) -> str:
     """What the model reads a column as."""
     if found != "int":
         return found
-    counted = family in ("poisson", "multinomial") or (family == "mixed" and cells.min() in (0, 1))
+    counted = family in ("poisson", "multinomial") or (family == "mixed" and looks_counted(cells))
     return "count" if counted else "float"
 
 
