@@ -7,19 +7,19 @@ family alone: NaN where it can be marginalised, CSR where statistics stay sparse
 from __future__ import annotations
 
 import hashlib
-import json
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from weald._tree import encode
-from weald._typing import Array, FloatArray, Matrix, Params, TableLike
+from weald._typing import FloatArray, Matrix, Params, TableLike
 from weald._validate import Schema, check_count, numeric_matrix, table_from
 from weald.engine import Threads
 from weald.exceptions import DataError, ParameterError
@@ -94,9 +94,26 @@ class AbstractTableEstimator(BaseEstimator, ABC):
 
 def fingerprint(**parts: Any) -> str:
     """A digest of named parameters and data, every byte of every array included."""
-    arrays: list[Array] = []
-    tree = encode(parts, arrays)
-    digest = hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16)
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    digest = hashlib.blake2b(digest_size=16)
+    _absorb(parts, digest.update)
     return digest.hexdigest()
+
+
+def _absorb(value: Any, update: Callable[[Any], None]) -> None:
+    if sp.issparse(value):
+        value = {"shape": value.shape, "data": value.data, "indices": value.indices, "indptr": value.indptr}
+    elif is_dataclass(value) and not isinstance(value, type):
+        value = {"": type(value).__qualname__, **{f.name: getattr(value, f.name) for f in fields(value)}}
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        update(f"{value.dtype.str}{value.shape}".encode())
+        update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    elif isinstance(value, Mapping):
+        for name in sorted(value, key=str):
+            update(f"{name}=".encode())
+            _absorb(value[name], update)
+    elif isinstance(value, list | tuple | np.ndarray):
+        update(f"[{len(value)}]".encode())
+        for item in value:
+            _absorb(item, update)
+    else:
+        update(f"{value!r};".encode())
