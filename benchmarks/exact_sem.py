@@ -14,7 +14,7 @@ from sklearn.mixture import GaussianMixture
 
 from benchmarks import harness
 from weald.assign import ExactAssignment, Rows
-from weald.assign.exact import add_statistics
+from weald.assign.base import add_statistics
 from weald.datasets import make_blobs_overlapping
 from weald.engine import Threads
 from weald.families import DiagonalGaussian, SphericalGaussian

@@ -21,6 +21,8 @@ def arviz_value(name: str, x: np.ndarray) -> float:
     options = {"method": method} if method else {}
     if method.startswith("quantile"):
         options = {"method": "quantile", "prob": float(method.removeprefix("quantile"))}
+    if method == "tail":
+        options["prob"] = (0.05, 0.95)  # ArviZ 1 has no default for plain arrays
     return np.ravel(getattr(az, function)(x, **options)).item()
 
 

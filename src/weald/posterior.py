@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -140,15 +140,6 @@ class Posterior:
         return f"<div>{title}<pre>{escape(str(self.status))}</pre><table>{head}{cells}</table></div>"
 
 
-def gather(chains: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """One mapping of (draw, ...) arrays for each chain -> one mapping of (chain, draw, ...) arrays."""
-    if any(set(chain) != set(chains[0]) for chain in chains):
-        raise ParameterError("every chain must have the same names")
-    if wrong := [name for name in (chains[0] if chains else ()) if len({np.shape(c[name]) for c in chains}) > 1]:
-        raise ParameterError(f"{wrong} differ in shape between chains; pad them first")
-    return {name: np.stack([chain[name] for chain in chains]) for name in (chains[0] if chains else ())}
-
-
 def _check_arrays(what: str, group: Mapping[str, Array]) -> None:
     """Every entry is a plain array, and the first axes agree."""
     for name, x in group.items():
@@ -175,7 +166,7 @@ def _arviz_from(groups: dict[str, dict[str, Array]], attrs: Mapping[str, JSON]) 
         except ImportError as error:
             raise need("arviz", "plot", "Posterior.to_arviz") from error
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="More chains", category=UserWarning)
+        warnings.filterwarnings("ignore", message="More chains|Found chain dimension", category=UserWarning)
         modern = int(arviz.__version__.split(".")[0]) >= 1
         data = arviz.from_dict(groups) if modern else arviz.from_dict(**groups)
     plain = {name: x if isinstance(x, str | int | float) else json.dumps(x) for name, x in attrs.items()}

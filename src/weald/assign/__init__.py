@@ -1,13 +1,14 @@
 """The E-step, interchangeable: one file for each kernel of contract C."""
 
-from weald.assign.base import AbstractAssignment, Assignment, Rows, Soft, expect_all, sample_all
+from weald.assign.base import AbstractAssignment, Assignment, Part, Rows, Soft, expect_all, sample_all
 from weald.assign.exact import ExactAssignment
+from weald.assign.lists import ListsAssignment
 from weald.exceptions import ParameterError
 
-ASSIGNMENTS: dict[str, type[AbstractAssignment]] = {"exact": ExactAssignment}
+ASSIGNMENTS: dict[str, type[AbstractAssignment]] = {"exact": ExactAssignment, "lists": ListsAssignment}
 
 __all__ = [
-    "ASSIGNMENTS", "AbstractAssignment", "Assignment", "ExactAssignment", "Rows", "Soft",
+    "ASSIGNMENTS", "AbstractAssignment", "Assignment", "ExactAssignment", "ListsAssignment", "Part", "Rows", "Soft",
     "assignment_from_name", "expect_all", "sample_all",
 ]  # fmt: skip
 

@@ -1,7 +1,9 @@
 """Contract C: the E-step, interchangeable.
 
 An assignment kernel leaves p(z | x, eta, w) invariant (`sample`) or computes its expectation (`expect`), for one
-shard of rows at a time. Statistics add, so a sweep is a map over shards and an ordered sum, whatever the engine:
+shard of rows at a time. What it must remember of a row between sweeps (a list of candidates, say) is an array that
+travels with the state, so that runs can be resumed. Statistics add, so a sweep is a map over shards and an ordered
+sum, whatever the engine:
 
     rows  --shards-->  T = family.sufficient(X[tile])  --kernel-->  z, S  --ordered sum-->  Assignment
 
@@ -14,17 +16,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from weald._typing import Array, FloatArray, IntArray, Matrix
+from weald.assign import _softmax
 from weald.engine import Threads, shards_of
 from weald.families.base import AbstractFamily
 
 TILE = 2**19  # entries of one tile of scores or of T: about what a core's cache holds
 MAX_TILE_ROWS = 4096
+_NO_WEIGHT = np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,17 +79,33 @@ class Rows:
         return total
 
 
+Memory = Mapping[str, Array]  # what a kernel keeps for each row between sweeps: name -> (n, ...)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a kernel did to one shard.
+
+    `z` (rows,) int32; `log_norm`: weighted sum of log sum_k w_k exp<T, eta_k>, or an unbiased estimate; `S` (K, p) the
+    statistics of the drawn labels, or None to have them kept by differences; `memory` of the rows of the shard.
+    """
+
+    z: IntArray
+    log_norm: float
+    info: Mapping[str, float]
+    S: FloatArray | None = None
+    memory: Memory = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Labels drawn for rows, their statistics, and what it cost.
-
-    `z` (n,) int32; `S` (K, p) float64; `log_norm`: weighted sum of log sum_k w_k exp<T, eta_k>.
-    """
+    """Labels drawn for all rows (n,), their statistics (K, p), the log normaliser, memory, and what it cost."""
 
     z: IntArray
     S: FloatArray
     log_norm: float
     info: Mapping[str, float]
+    memory: Memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,46 +125,103 @@ class AbstractAssignment(ABC):
         """Once per data set: nothing, or the data tree. Returns a plan."""
 
     @abstractmethod
-    def refresh(self, plan: Any, eta: Array, log_w: Array) -> Any:
+    def refresh(self, plan: Any, eta: Array, log_w: Array, sweep: int) -> Any:
         """Once per sweep: what all shards share, in the dtype of the scores. Returns a plan."""
 
     @abstractmethod
-    def sample(self, plan: Any, rows: Rows, shard: slice, z: IntArray, key: np.uint64) -> Assignment:
-        """Draw the labels of a shard given its current labels `z` (rows of the shard,)."""
+    def blank(self, n_rows: int, n_components: int) -> Memory:
+        """The memory before the first sweep; empty for kernels that keep none."""
+
+    @abstractmethod
+    def sample(self, plan: Any, rows: Rows, shard: slice, z: IntArray, memory: Memory, key: np.uint64) -> Part:
+        """Draw the labels of a shard given its current labels `z` (rows of the shard,; -1 before the first sweep)."""
 
     @abstractmethod
     def expect(self, plan: Any, rows: Rows, shard: slice) -> Soft:
-        """Expected statistics of a shard."""
+        """Expected statistics of a shard, exactly."""
 
 
 def sample_all(
-    kernel: AbstractAssignment, plan: Any, rows: Rows, z: IntArray, key: np.uint64, engine: Threads
+    kernel: AbstractAssignment,
+    plan: Any,
+    rows: Rows,
+    z: IntArray,
+    S: FloatArray,
+    memory: Memory,
+    key: np.uint64,
+    engine: Threads,
 ) -> Assignment:
-    """One sweep over all rows."""
+    """One sweep over all rows, from labels `z` (n,) with statistics `S` (K, p)."""
     shards = shards_of(rows.n_rows)
-    parts = engine.map(lambda shard: kernel.sample(plan, rows, shard, z[shard], key), shards)
-    drawn = np.empty(rows.n_rows, np.int32)
-    total: Assignment | None = None
-    for shard, part in zip(shards, parts, strict=True):
+
+    def part_of(shard: slice) -> Part:
+        return kernel.sample(plan, rows, shard, z[shard], {name: a[shard] for name, a in memory.items()}, key)
+
+    drawn, kept = np.empty(rows.n_rows, np.int32), {name: np.empty_like(a) for name, a in memory.items()}
+    totals: list[FloatArray] = []
+    log_norm, info = 0.0, dict[str, float]()
+    for shard, part in zip(shards, engine.map(part_of, shards), strict=True):
         drawn[shard] = part.z
-        total = part if total is None else _plus(total, part)
-    assert total is not None  # validation admits no empty data
-    info = dict(total.info, renewed=float(np.mean(drawn != z)))
-    return Assignment(drawn, total.S, total.log_norm, info)
+        for name, a in part.memory.items():
+            kept[name][shard] = a
+        log_norm += part.log_norm
+        info = {name: info.get(name, 0.0) + value for name, value in part.info.items()}
+        if part.S is not None:
+            totals = [part.S if not totals else np.add(totals[0], part.S, out=totals[0])]
+    S = totals[0] if totals else updated_statistics(rows, z, drawn, S, engine)
+    return Assignment(drawn, S, log_norm, {**info, "renewed": float(np.mean(drawn != z))}, kept)
 
 
 def expect_all(kernel: AbstractAssignment, plan: Any, rows: Rows, engine: Threads) -> Soft:
     """Expected statistics of all rows."""
     total: Soft | None = None
     for part in engine.map(lambda shard: kernel.expect(plan, rows, shard), shards_of(rows.n_rows)):
-        total = part if total is None else _plus(total, part)
+        if total is None:
+            total = part
+        else:
+            info = {name: total.info[name] + part.info[name] for name in total.info}
+            total = Soft(np.add(total.S, part.S, out=total.S), total.log_norm + part.log_norm, info)
     assert total is not None  # validation admits no empty data
     return total
 
 
-def _plus(total: Any, part: Any) -> Any:
-    """Add a shard's sums to the running total, in place: the total is ours alone."""
-    np.add(total.S, part.S, out=total.S)
-    info = {name: total.info[name] + part.info[name] for name in total.info}
-    fields = {"S": total.S, "log_norm": total.log_norm + part.log_norm, "info": info}
-    return Soft(**fields) if isinstance(total, Soft) else Assignment(z=total.z, **fields)
+def updated_statistics(rows: Rows, before: IntArray, after: IntArray, S: FloatArray, engine: Threads) -> FloatArray:
+    """Statistics of labels `after`: from the rows that changed when they are few, afresh when they are many."""
+    changed = np.flatnonzero(before != after)
+    if 2 * changed.size > rows.n_rows or before[changed].min(initial=0) < 0:
+        return statistics(rows, after, S.shape[0], engine)
+    S = S.copy()
+    for chunk in (changed[a : a + MAX_TILE_ROWS] for a in range(0, changed.size, MAX_TILE_ROWS)):
+        T = rows.family.sufficient(rows.X[chunk])
+        weight = np.ones(chunk.size) if rows.weight is None else rows.weight[chunk]
+        add_statistics(T, after[chunk], weight, S)
+        add_statistics(T, before[chunk], -weight, S)
+    S[:, -1] = np.maximum(S[:, -1], 0.0)  # a cluster that lost its last row may be left with -1e-16 of it
+    return S
+
+
+def statistics(rows: Rows, z: IntArray, n_components: int, engine: Threads) -> FloatArray:
+    """(K, p): statistics of labels z (n,), summed over shards in order; rows labelled -1 count nowhere."""
+
+    def of_shard(shard: slice) -> FloatArray:
+        S = np.zeros((n_components, rows.family.width))
+        for tile in rows.tiles(shard, 1):
+            held = np.arange(tile.start, tile.stop)[z[tile] >= 0]
+            if held.size:
+                weight = None if rows.weight is None else rows.weight[held]
+                add_statistics(rows.family.sufficient(rows.X[held]), z[held], weight, S)
+        return S
+
+    total = np.zeros((n_components, rows.family.width))
+    for part in engine.map(of_shard, shards_of(rows.n_rows)):
+        total += part
+    return total
+
+
+def add_statistics(T: Matrix, z: IntArray, weight: FloatArray | None, S: FloatArray) -> None:
+    """S[z_i] += weight_i T_i, dense or CSR."""
+    w = _NO_WEIGHT if weight is None else weight
+    if sp.issparse(T):
+        _softmax.add_sparse_rows(T.data, T.indices, T.indptr, z, w, S)
+    else:
+        _softmax.add_rows(T, z, w, S)

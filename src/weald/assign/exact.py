@@ -20,9 +20,7 @@ import scipy.sparse as sp
 
 from weald._typing import Array, FloatArray, IntArray, Matrix
 from weald.assign import _softmax
-from weald.assign.base import AbstractAssignment, Assignment, Rows, Soft
-
-_NO_WEIGHT = np.empty(0)
+from weald.assign.base import AbstractAssignment, Memory, Part, Rows, Soft, add_statistics
 
 
 def score_matrix(eta: Array, log_w: Array, dtype: np.dtype[Any]) -> Array:
@@ -44,28 +42,22 @@ def score_tile(T: Matrix, B: Array, out: Array) -> Array:
     return scores
 
 
-def add_statistics(T: Matrix, z: IntArray, weight: FloatArray | None, S: FloatArray) -> None:
-    """S[z_i] += weight_i T_i, dense or CSR."""
-    w = _NO_WEIGHT if weight is None else weight
-    if sp.issparse(T):
-        _softmax.add_sparse_rows(T.data, T.indices, T.indptr, z, w, S)
-    else:
-        _softmax.add_rows(T, z, w, S)
-
-
 def soft_statistics(R: Array, T: Matrix) -> FloatArray:
     """R.T @ T (K, p) in float64 for a tile of responsibilities R (rows, K)."""
     product = (T.T @ R).T if sp.issparse(T) else R.T @ T
     return np.asarray(product, np.float64)
 
 
-def buffer_for(rows: Rows, shard: slice, n_components: int, dtype: np.dtype[Any]) -> Array:
-    """An array for the scores of one tile of the shard; rows a whole page apart would share cache sets."""
-    columns = -(-n_components // _softmax.LANES) * _softmax.LANES
-    if columns * np.dtype(dtype).itemsize % 2048 == 0:
-        columns += _softmax.LANES
-    tallest = max(tile.stop - tile.start for tile in rows.tiles(shard, n_components))
-    return np.empty((tallest, columns), dtype)
+def padded_columns(B: Array) -> int:
+    """Columns of a tile of scores: whole groups, and rows never a page apart, for those would share cache sets."""
+    columns = -(-B.shape[1] // _softmax.LANES) * _softmax.LANES
+    return columns + _softmax.LANES if columns * B.dtype.itemsize % 2048 == 0 else columns
+
+
+def buffer_for(rows: Rows, shard: slice, B: Array) -> Array:
+    """An array for the scores of one tile of the shard."""
+    tallest = max(tile.stop - tile.start for tile in rows.tiles(shard, B.shape[1]))
+    return np.empty((tallest, padded_columns(B)), B.dtype)
 
 
 @dataclass(frozen=True)
@@ -76,33 +68,37 @@ class ExactAssignment(AbstractAssignment):
         """The dtype of the scores: that of T."""
         return np.dtype(rows.family.sufficient(rows.X[:1]).dtype)
 
-    def refresh(self, plan: np.dtype[Any], eta: Array, log_w: Array) -> Array:
+    def refresh(self, plan: np.dtype[Any], eta: Array, log_w: Array, sweep: int) -> Array:
         """(K, p), (K,) -> the matrix (p, K) that turns T into scores."""
         return score_matrix(eta, log_w, plan)
 
-    def sample(self, plan: Array, rows: Rows, shard: slice, z: IntArray, key: np.uint64) -> Assignment:
+    def blank(self, n_rows: int, n_components: int) -> Memory:
+        """Nothing is remembered."""
+        return {}
+
+    def sample(self, plan: Array, rows: Rows, shard: slice, z: IntArray, memory: Memory, key: np.uint64) -> Part:
         """Draw z from its full conditional; the current `z` plays no part."""
         p, K = plan.shape
         S = np.zeros((K, p))
         drawn = np.empty(shard.stop - shard.start, np.int32)
         log_norm, n_exp = 0.0, 0
-        buffer = buffer_for(rows, shard, K, plan.dtype)
+        buffer = buffer_for(rows, shard, plan)
         for tile in rows.tiles(shard, K):
             T = rows.family.sufficient(rows.X[tile])
             scores = self._scores(T, plan, rows, tile, buffer)
             labels, norms = drawn[tile.start - shard.start : tile.stop - shard.start], np.empty(T.shape[0])
-            n_exp += _softmax.draw(scores, key, tile.start, labels, norms)
+            n_exp += _softmax.draw(scores, key, tile.start, 1, labels, norms)
             weight = None if rows.weight is None else rows.weight[tile]
             add_statistics(T, labels, weight, S)
             log_norm += float(norms.sum() if weight is None else norms @ weight)
-        return Assignment(drawn, S, log_norm, {"n_evals": float(drawn.size * K), "n_exp": float(n_exp)})
+        return Part(drawn, log_norm, {"n_evals": float(drawn.size * K), "n_exp": float(n_exp)}, S)
 
     def expect(self, plan: Array, rows: Rows, shard: slice) -> Soft:
         """Responsibilities, and the statistics they weigh."""
         p, K = plan.shape
         S = np.zeros((K, p))
         log_norm = 0.0
-        buffer = buffer_for(rows, shard, K, plan.dtype)
+        buffer = buffer_for(rows, shard, plan)
         for tile in rows.tiles(shard, K):
             T = rows.family.sufficient(rows.X[tile])
             R = self._scores(T, plan, rows, tile, buffer)

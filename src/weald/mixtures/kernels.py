@@ -20,7 +20,7 @@ References: journal (003) 2.2.1 and 3.1; Canopy supplement (000) 1; Bishop (2006
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ import numpy as np
 from weald._random import sweep_key
 from weald._typing import FloatArray, IntArray
 from weald.assign import AbstractAssignment, Rows, expect_all, sample_all
+from weald.assign.base import Memory
 from weald.engine import Threads
 from weald.inference.run import AbstractKernel
 from weald.mixtures.merge import merged
@@ -39,13 +40,17 @@ MERGE_EVERY = 5
 
 @dataclass(frozen=True, eq=False)
 class MixtureState:
-    """Where a mixture stands: statistics S (K, p), parameters eta (K, p) and log_w (K,), labels z (n,) if drawn."""
+    """Where a mixture stands: statistics S (K, p), parameters eta (K, p) and log_w (K,), labels z (n,) if drawn.
+
+    `memory` is what the assignment kernel remembers of each row.
+    """
 
     S: FloatArray
     eta: FloatArray
     log_w: FloatArray
     z: IntArray
     sweep: int = 0
+    memory: Memory = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,23 +153,28 @@ class MixtureKernel(AbstractKernel):
         S = self.first(rng)
         rule = RULES["em"] if self.rule is RULES["gibbs"] else self.rule
         eta, log_w = rule.parameters(self.model, S, rng)
-        return MixtureState(S, eta, log_w, np.full(0 if self.rule.soft else self.rows.n_rows, -1, np.int32))
+        if self.rule.soft:
+            return MixtureState(S, eta, log_w, np.empty(0, np.int32))
+        memory = self.assign.blank(self.rows.n_rows, len(S))
+        return MixtureState(S, eta, log_w, np.full(self.rows.n_rows, -1, np.int32), 0, memory)
 
     def step(self, rng: np.random.Generator, state: MixtureState) -> tuple[MixtureState, Mapping[str, float]]:
         """E-step at the current parameters, then new parameters; figures describe the point that was left."""
-        plan = self.assign.refresh(self.plan, state.eta, state.log_w)
+        plan = self.assign.refresh(self.plan, state.eta, state.log_w, state.sweep)
+        z, memory = state.z, state.memory
         if self.rule.soft:
             soft = expect_all(self.assign, plan, self.rows, self.engine)
-            S, log_norm, z, info = soft.S, soft.log_norm, state.z, dict(soft.info)
+            S, log_norm, info = soft.S, soft.log_norm, dict(soft.info)
         else:
-            drawn = sample_all(self.assign, plan, self.rows, state.z, sweep_key(rng), self.engine)
-            S, log_norm, z, info = drawn.S, drawn.log_norm, drawn.z, dict(drawn.info)
+            key = sweep_key(rng)
+            drawn = sample_all(self.assign, plan, self.rows, z, state.S, memory, key, self.engine)
+            S, log_norm, info, z, memory = drawn.S, drawn.log_norm, dict(drawn.info), drawn.z, drawn.memory
         info["log_likelihood"] = log_norm + self.log_base
         info["objective"] = info["log_likelihood"] + self.rule.penalty(self.model, state)
         if self.rule.averages:
             S, info["n_merged"] = self._merge(S, state)
         eta, log_w = self.rule.parameters(self.model, S, rng)
-        return MixtureState(S, eta, log_w, z, state.sweep + 1), info
+        return MixtureState(S, eta, log_w, z, state.sweep + 1, memory), info
 
     def _merge(self, S: FloatArray, state: MixtureState) -> tuple[FloatArray, float]:
         if (state.sweep + 1) % MERGE_EVERY or self.rows.known is not None:

@@ -84,7 +84,7 @@ def lost_entropy(pairs: IntArray, eta: Array, log_w: Array, rows: Rows, engine: 
 
     def of_shard(shard: slice) -> FloatArray:
         total = np.zeros(len(pairs))
-        buffer = buffer_for(rows, shard, B.shape[1], B.dtype)
+        buffer = buffer_for(rows, shard, B)
         for tile in rows.tiles(shard, B.shape[1]):
             R = score_tile(rows.family.sufficient(rows.X[tile]), B, buffer)
             _softmax.normalise(R, np.empty(R.shape[0]))

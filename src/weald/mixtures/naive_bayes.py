@@ -25,11 +25,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from weald._random import key_from
-from weald._typing import Array, FloatArray, IntArray, Matrix, Params, TableLike
+from weald._typing import Array, FloatArray, IntArray, Params, TableLike
 from weald._validate import check_amount, check_count, weights_for
 from weald.assign import ExactAssignment, Rows
-from weald.assign.exact import add_statistics
-from weald.engine import shards_of
+from weald.assign.base import statistics
 from weald.exceptions import DataError, ParameterError, Status, StatusWarning
 from weald.families.base import AbstractFamily
 from weald.inference.run import run
@@ -135,7 +134,7 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
         self.classes_ = classes
         weight = weights_for(sample_weight, M)
         family = self._make_family(M, classes.size, weight)
-        S = statistics(M, codes, weight, family, classes.size)
+        S = statistics(Rows(M, family, weight), codes, classes.size, self._engine())
         self.n_iter_, self.status_ = 1, KNOWN
         if (codes == UNKNOWN).any():
             S = self._infer_unknown(Rows(M, family, weight, codes), S)
@@ -176,7 +175,7 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
             raise DataError(f"y has labels that are not in classes {self.classes_.tolist()}")
         weight = weights_for(sample_weight, M)
         family = self._make_family(M, self.classes_.size, weight) if first else self._components.for_rows(M).family
-        S = statistics(M, codes.astype(np.int32), weight, family, self.classes_.size)
+        S = statistics(Rows(M, family, weight), codes.astype(np.int32), self.classes_.size, self._engine())
         self.n_iter_, self.status_ = 1, KNOWN
         self._keep(family, S if first else S + self._seen(family))
         return self
@@ -286,18 +285,6 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_components")
-
-
-def statistics(
-    X: Matrix, codes: IntArray, weight: FloatArray | None, family: AbstractFamily, n_classes: int
-) -> FloatArray:
-    """(K, p) statistics of the rows whose class is known."""
-    S = np.zeros((n_classes, family.width))
-    for shard in shards_of(X.shape[0]):
-        known = np.arange(shard.start, shard.stop)[codes[shard] != UNKNOWN]
-        if known.size:
-            add_statistics(family.sufficient(X[known]), codes[known], None if weight is None else weight[known], S)
-    return S
 
 
 def _split(y: Any, n_rows: int) -> tuple[Array, IntArray]:

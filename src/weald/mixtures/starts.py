@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 
 from weald._typing import FloatArray, IntArray, Matrix
 from weald.assign import Rows
-from weald.assign.exact import add_statistics
+from weald.assign.base import add_statistics
 from weald.engine import one_thread
 from weald.exceptions import DataError, ParameterError
 

@@ -1,0 +1,181 @@
+"""Every assignment kernel, one line each: the same law, right statistics, one result for any number of threads."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import softmax
+
+from weald.assign import ASSIGNMENTS, ExactAssignment, ListsAssignment, Rows, expect_all, sample_all
+from weald.assign import lists as lists_module
+from weald.assign.base import statistics, updated_statistics
+from weald.engine import Threads
+from weald.families import Bernoulli, DiagonalGaussian, FullGaussian, Multinomial, Poisson, SphericalGaussian
+from weald.testing.invariance import BUDGET, chi_square
+
+K = 7
+KERNELS = {
+    "exact": ExactAssignment(),
+    "lists": ListsAssignment(length=4, depth=6.0, turn=5),
+    "short lists": ListsAssignment(length=2, depth=1.0, turn=3),
+}
+ONE = Threads(1)
+FAMILIES = {
+    "full": (FullGaussian, lambda rng: rng.normal(size=(40, 2))),
+    "diag": (DiagonalGaussian, lambda rng: rng.normal(size=(40, 3))),
+    "spherical": (SphericalGaussian, lambda rng: rng.normal(size=(40, 3))),
+    "bernoulli": (Bernoulli, lambda rng: rng.integers(0, 2, (40, 4)).astype(float)),
+    "poisson": (Poisson, lambda rng: rng.poisson(3.0, (40, 2)).astype(float)),
+    "multinomial": (Multinomial, lambda rng: rng.integers(0, 3, (40, 5)).astype(float)),
+    "sparse": (Multinomial, lambda rng: sp.csr_array(rng.integers(0, 3, (40, 5)).astype(float))),
+}
+
+
+def test_every_kernel_is_in_the_table():
+    assert {type(kernel) for kernel in KERNELS.values()} == set(ASSIGNMENTS.values())
+
+
+def model(name, rng, dtype=np.float64):
+    """A family, one row of its data repeated, components that overlap, and the exact law of that row's label."""
+    cls, simulate = FAMILIES[name]
+    X = simulate(rng)
+    family = cls.from_data(X, K)
+    T = family.sufficient(X)
+    T = T.toarray() if sp.issparse(T) else T
+    eta = family.sample_eta(np.stack([T[rng.random(40) < 0.3].sum(axis=0) for _ in range(K)]), rng)
+    log_w = np.log(rng.dirichlet(np.full(K, 2.0)))
+    x = (X[[0]] if sp.issparse(X) else X[:1]).astype(dtype)
+    T = family.sufficient(x)
+    p = softmax((T.toarray() if sp.issparse(T) else T).astype(np.float64) @ eta.T + log_w, axis=1)[0]
+    return family, x, eta, log_w, p
+
+
+def repeated(x, n):
+    return sp.csr_array(sp.vstack([x] * n)) if sp.issparse(x) else np.repeat(x, n, axis=0)
+
+
+def sweeps(kernel, rows, eta, log_w, z, n_sweeps, rng, engine=ONE):
+    """Z after a first sweep that sets up the kernel's memory and is then forgotten, and `n_sweeps` more from z."""
+    plan = kernel.prepare(rows)
+    memory = kernel.blank(rows.n_rows, K)
+    S = statistics(rows, z, K, engine)
+    nowhere = np.full_like(z, -1)
+    first = kernel.refresh(plan, eta, log_w, 0)
+    memory = sample_all(kernel, first, rows, nowhere, S, memory, np.uint64(rng.integers(2**62)), engine).memory
+    for sweep in range(1, n_sweeps + 1):
+        now = kernel.refresh(plan, eta, log_w, sweep)
+        out = sample_all(kernel, now, rows, z, S, memory, np.uint64(rng.integers(2**62)), engine)
+        z, S, memory = out.z, out.S, out.memory
+    return out
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_sweeps_leave_the_law_of_labels_invariant(name, family, dtype, rng):
+    n = 20_000
+    family, x, eta, log_w, p = model(family, rng, dtype)
+    rows = Rows(repeated(x, n), family)
+    z = rng.choice(K, size=n, p=p).astype(np.int32)
+    out = sweeps(KERNELS[name], rows, eta, log_w, z, 2, rng)
+    assert chi_square(np.bincount(out.z, minlength=K), p) > BUDGET
+
+
+def test_lists_that_look_at_z_are_rejected(rng, monkeypatch):
+    """A bug: the current label is put into the list of its row, so that C depends on z."""
+    n = 40_000
+    family, x, eta, log_w, p = model("spherical", rng)
+    rows = Rows(repeated(x, n), family)
+    z = rng.choice(K, size=n, p=p).astype(np.int32)
+    right = lists_module.redraw_within
+
+    def looking(listed, lists, n_listed, key, first, skip, turn, z):
+        lists = lists.copy()
+        lists[:, 0] = z
+        T = np.repeat(family.sufficient(x), len(z), axis=0)
+        E = np.ascontiguousarray(np.column_stack([eta[:, :-1], eta[:, -1] + log_w]))
+        return right(lists_module.listed_scores(T, E, lists, n_listed), lists, n_listed, key, first, skip, turn, z)
+
+    monkeypatch.setattr(lists_module, "redraw_within", looking)
+    out = sweeps(ListsAssignment(length=2, depth=50.0, turn=50), rows, eta, log_w, z, 3, rng)
+    assert chi_square(np.bincount(out.z, minlength=K), p) < BUDGET
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", KERNELS)
+def test_statistics_are_those_of_the_labels(name, weighted, rng):
+    X = rng.normal(size=(9_000, 3))
+    family = DiagonalGaussian.from_data(X, K)
+    weight = rng.random(len(X)) if weighted else None
+    rows = Rows(X, family, weight)
+    eta, log_w = family.mode_eta(3 * family.sufficient(X)[:K]), np.full(K, -np.log(K))
+    out = sweeps(KERNELS[name], rows, eta, log_w, rng.integers(0, K, len(X)).astype(np.int32), 4, rng)
+    assert pytest.approx(statistics(rows, out.z, K, Threads(1)), rel=1e-9, abs=1e-9) == out.S
+    assert out.info["n_evals"] > 0
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_threads_do_not_matter(name, rng):
+    X = rng.normal(size=(20_000, 3)).astype(np.float32)
+    family = DiagonalGaussian.from_data(X, K)
+    eta, log_w = family.mode_eta(3 * family.sufficient(X)[:K].astype(float)), np.full(K, -np.log(K))
+    z = rng.integers(0, K, len(X)).astype(np.int32)
+    outs = [
+        sweeps(KERNELS[name], Rows(X, family), eta, log_w, z, 3, np.random.default_rng(1), Threads(threads))
+        for threads in (1, 2, 4)
+    ]
+    for out in outs[1:]:
+        assert np.array_equal(out.z, outs[0].z)
+        assert np.array_equal(out.S, outs[0].S)
+        assert out.log_norm == outs[0].log_norm
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_log_normaliser_is_unbiased(name, rng):
+    X = rng.normal(size=(8_000, 3))
+    family = DiagonalGaussian.from_data(X, K)
+    rows = Rows(X, family)
+    eta, log_w = family.mode_eta(3 * family.sufficient(X)[:K]), np.full(K, -np.log(K))
+    exact = ExactAssignment()
+    full = expect_all(exact, exact.refresh(exact.prepare(rows), eta, log_w, 0), rows, Threads(1)).log_norm
+    out = sweeps(KERNELS[name], rows, eta, log_w, rng.integers(0, K, len(X)).astype(np.int32), 2, rng)
+    assert out.log_norm == pytest.approx(full, rel=0.02)
+
+
+def test_known_labels_are_kept_by_lists(rng):
+    X = rng.normal(size=(3_000, 3))
+    family = DiagonalGaussian.from_data(X, K)
+    known = rng.integers(-1, K, len(X)).astype(np.int32)
+    eta, log_w = family.mode_eta(3 * family.sufficient(X)[:K]), np.full(K, -np.log(K))
+    z = np.where(known >= 0, known, 0).astype(np.int32)
+    out = sweeps(KERNELS["lists"], Rows(X, family, None, known), eta, log_w, z, 5, rng)
+    assert np.array_equal(out.z[known >= 0], known[known >= 0])
+
+
+def test_lists_hold_the_best_clusters(rng):
+    scores = np.full((50, 128), -np.inf)
+    scores[:, :100] = rng.normal(size=(50, 100)) * 4
+    lists, n_listed = np.zeros((50, 6), np.uint16), np.zeros(50, np.int8)
+    lists_module.shortlist(scores, 10.0, lists, n_listed)
+    for i in range(50):
+        held = lists[i, : n_listed[i]]
+        assert n_listed[i] >= 1
+        best = np.argsort(-scores[i])[: n_listed[i]]
+        assert set(held.tolist()) == set(best.tolist())
+        assert scores[i, held].min() >= scores[i].max() - 10.0
+
+
+def test_ties_do_not_overflow_a_list():
+    scores = np.zeros((3, 64))
+    lists, n_listed = np.zeros((3, 6), np.uint16), np.zeros(3, np.int8)
+    lists_module.shortlist(scores, 10.0, lists, n_listed)
+    assert n_listed.tolist() == [6, 6, 6]
+
+
+def test_few_changes_update_and_many_recompute(rng):
+    X = rng.normal(size=(500, 2))
+    rows = Rows(X, DiagonalGaussian.from_data(X, K))
+    before = rng.integers(0, K, 500).astype(np.int32)
+    for share in (0.0, 0.1, 0.9):
+        after = np.where(rng.random(500) < share, rng.integers(0, K, 500), before).astype(np.int32)
+        S = updated_statistics(rows, before, after, statistics(rows, before, K, Threads(1)), Threads(1))
+        assert pytest.approx(statistics(rows, after, K, Threads(1)), abs=1e-9) == S
