@@ -21,7 +21,7 @@ from weald import Mixture, Progress, load, save
 from weald.assign import ExactAssignment, Rows
 from weald.datasets import make_blobs_overlapping, make_categories, make_counts, make_mixed_table, make_mixture
 from weald.engine import Threads
-from weald.exceptions import StatusWarning, Verdict
+from weald.exceptions import ParameterError, StatusWarning, Verdict
 from weald.families import DiagonalGaussian, family_from_name
 from weald.mixtures.kernels import RULES, MixtureKernel, Model
 from weald.partitions import FiniteDirichlet
@@ -695,3 +695,22 @@ def test_a_refit_leaves_nothing_of_the_last_fit():
     assert hasattr(mix, "rates_")
     assert not hasattr(mix, "means_")
     assert not hasattr(mix, "covariances_")
+
+
+def test_lists_reach_the_quality_of_exact_assignment():
+    rng = np.random.default_rng(4)
+    centres = rng.normal(size=(60, 4)) * 6.0
+    X = centres[rng.integers(60, size=6_000)] + rng.normal(size=(6_000, 4))
+    fits = {
+        assign: quiet(Mixture(60, inference="sem", assign=assign, covariance="diag", max_iter=60, random_state=0), X)
+        for assign in ("exact", "lists")
+    }
+    exact, lists = (fits[assign].score(X) for assign in ("exact", "lists"))
+    assert lists > exact - 0.1
+    evals = {assign: fit.posterior_.stats["n_evals"][0] for assign, fit in fits.items()}
+    assert np.median(evals["lists"]) < 0.25 * np.median(evals["exact"])
+
+
+def test_gibbs_refuses_lists():
+    with pytest.raises(ParameterError, match="assign='exact'"):
+        Mixture(2, inference="gibbs", assign="lists").fit(np.zeros((5, 2)))

@@ -69,7 +69,8 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         ``"em"`` (maximum a posteriori), ``"sem"`` (stochastic EM: fast for many components), ``"gibbs"`` (draws from
         the posterior), ``"vb"`` (variational Bayes: empties components it does not need).
     assign : str
-        E-step: ``"auto"`` or ``"exact"``.
+        E-step: ``"exact"`` scores every component for every row; ``"lists"``, for sem, scores a few candidates of each
+        row and all of them now and then; ``"auto"`` is ``"exact"`` for now.
     init : str
         ``"kmeans++"``, ``"random-points"`` or ``"random"`` (parameters from the prior).
     max_iter : int
@@ -351,6 +352,8 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         check_amount("tol", self.tol)
         if self.weight_concentration is not None:
             check_amount("weight_concentration", self.weight_concentration)
+        if self.inference == "gibbs" and self.assign not in ("auto", "exact"):
+            raise ParameterError(f"gibbs needs assign='exact': what {self.assign!r} remembers depends on past draws")
         if self.inference == "gibbs" and sample_weight is not None:
             raise ParameterError("gibbs has no exact law for weighted rows: repeat rows, or use 'em', 'sem' or 'vb'")
 
