@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AliasTable": "weald.trees",
     "Checkpoint": "weald.persist",
+    "CoverTree": "weald.trees",
     "Mixture": "weald.mixtures",
     "NaiveBayes": "weald.mixtures",
     "Posterior": "weald.posterior",
@@ -22,7 +24,7 @@ _HOMES = {
 }
 _ROOMS = (
     "assign", "datasets", "diagnostics", "engine", "exceptions", "families", "inference", "metrics", "mixtures",
-    "partitions", "persist", "plot", "posterior", "testing",
+    "partitions", "persist", "plot", "posterior", "testing", "trees",
 )  # fmt: skip
 
 __all__ = ["__version__", *_HOMES, *_ROOMS]
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from weald.persist import load as load
     from weald.persist import save as save
     from weald.posterior import Posterior as Posterior
+    from weald.trees import AliasTable as AliasTable
+    from weald.trees import CoverTree as CoverTree
 
 
 def __getattr__(name: str) -> Any:

@@ -34,6 +34,7 @@ REGISTRY: dict[str, str] = {
     "Categorical": "weald.families.categorical:Categorical",
     "Chain": "weald.inference.run:Chain",
     "Components": "weald.mixtures.components:Components",
+    "CoverTree": "weald.trees.cover:CoverTree",
     "DiagonalGaussian": "weald.families.gaussian_diag:DiagonalGaussian",
     "DirichletProcess": "weald.partitions.dp:DirichletProcess",
     "FiniteDirichlet": "weald.partitions.dirichlet:FiniteDirichlet",
