@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import softmax
 
-from weald.assign import ASSIGNMENTS, ExactAssignment, ListsAssignment, Rows, expect_all, sample_all
+from weald.assign import ASSIGNMENTS, ExactAssignment, GroupsAssignment, ListsAssignment, Rows, expect_all, sample_all
+from weald.assign import groups as groups_module
 from weald.assign import lists as lists_module
 from weald.assign.base import statistics, updated_statistics
 from weald.engine import Threads
@@ -16,6 +17,7 @@ K = 7
 KERNELS = {
     "exact": ExactAssignment(),
     "lists": ListsAssignment(length=4, depth=6.0, turn=5),
+    "groups": GroupsAssignment(size=3, turn=7),
     "short lists": ListsAssignment(length=2, depth=1.0, turn=3),
 }
 ONE = Threads(1)
@@ -179,3 +181,29 @@ def test_few_changes_update_and_many_recompute(rng):
         after = np.where(rng.random(500) < share, rng.integers(0, K, 500), before).astype(np.int32)
         S = updated_statistics(rows, before, after, statistics(rows, before, K, Threads(1)), Threads(1))
         assert pytest.approx(statistics(rows, after, K, Threads(1)), abs=1e-9) == S
+
+
+def test_groups_share_out_the_clusters(rng):
+    order, edges = groups_module.split(rng.normal(size=(100, 3)), 9, rng)
+    assert np.array_equal(np.sort(order), np.arange(100))
+    assert np.diff(edges).max() <= 9
+    assert edges[0] == 0
+    assert edges[-1] == 100
+
+
+def test_groups_that_look_at_z_are_rejected(rng, monkeypatch):
+    """A bug: the group of a row is its own label and the next one, which is no partition of the clusters."""
+    n = 40_000
+    family, x, eta, log_w, p = model("spherical", rng)
+    z = rng.choice(K, size=n, p=p).astype(np.int32)
+
+    def neighbours(self, plan, rows, shard, at, z, key):
+        here = z[at - shard.start]
+        there = (here + 1) % K
+        moves = rng.random(here.size) < p[there] / (p[here] + p[there])
+        z[at - shard.start] = np.where(moves, there, here)
+        return 0
+
+    monkeypatch.setattr(groups_module.GroupsAssignment, "_redraw", neighbours)
+    out = sweeps(GroupsAssignment(size=3, turn=50), Rows(repeated(x, n), family), eta, log_w, z, 3, rng)
+    assert chi_square(np.bincount(out.z, minlength=K), p) < BUDGET

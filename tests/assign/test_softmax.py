@@ -38,7 +38,7 @@ def test_draws_follow_the_softmax(dtype):
     row[0, 100] = 500.0 - 36.0
     n = 100_000
     z, norms = np.empty(n, np.int32), np.empty(n)
-    _softmax.draw(np.repeat(row, n, axis=0), np.uint64(11), 0, 1, z, norms)
+    _softmax.draw(np.repeat(row, n, axis=0), np.uint64(11), np.arange(n), z, norms)
     counts = np.array([(z == c).sum() for c in columns])
     assert counts.sum() == n
     assert chi_square(counts, np.exp(log_p)) > BUDGET
@@ -50,7 +50,7 @@ def test_groups_far_below_the_maximum_are_never_exponentiated(dtype):
     scores = np.full((1, 640), -100.0, dtype)
     scores[0, 5] = 0.0
     scores[0, 70] = -36.0
-    assert _softmax.draw(scores, np.uint64(1), 0, 1, np.empty(1, np.int32), np.empty(1)) == 128
+    assert _softmax.draw(scores, np.uint64(1), np.arange(1), np.empty(1, np.int32), np.empty(1)) == 128
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -60,7 +60,7 @@ def test_known_labels_are_kept(rng, dtype):
     joint = scores[np.arange(200), known].copy()
     _softmax.clamp(scores, known)
     z, norms = np.empty(200, np.int32), np.empty(200)
-    _softmax.draw(scores, np.uint64(2), 0, 1, z, norms)
+    _softmax.draw(scores, np.uint64(2), np.arange(200), z, norms)
     assert np.array_equal(z[known >= 0], known[known >= 0])
     assert np.allclose(norms[known >= 0], joint[known >= 0])
 
@@ -68,6 +68,6 @@ def test_known_labels_are_kept(rng, dtype):
 def test_extreme_scores_stay_in_range(rng):
     for scores in (np.full((3, 64), -1e30), np.full((3, 64), 1e30), np.zeros((3, 64))):
         z, norms = np.full(3, -7, np.int32), np.empty(3)
-        _softmax.draw(scores.astype(np.float64), np.uint64(1), 0, 1, z, norms)
+        _softmax.draw(scores.astype(np.float64), np.uint64(1), np.arange(3), z, norms)
         assert ((z >= 0) & (z < 64)).all()
         assert np.allclose(norms, scores[:, 0] + np.log(64))

@@ -2,14 +2,19 @@
 
 from weald.assign.base import AbstractAssignment, Assignment, Part, Rows, Soft, expect_all, sample_all
 from weald.assign.exact import ExactAssignment
+from weald.assign.groups import GroupsAssignment
 from weald.assign.lists import ListsAssignment
 from weald.exceptions import ParameterError
 
-ASSIGNMENTS: dict[str, type[AbstractAssignment]] = {"exact": ExactAssignment, "lists": ListsAssignment}
+ASSIGNMENTS: dict[str, type[AbstractAssignment]] = {
+    "exact": ExactAssignment,
+    "groups": GroupsAssignment,
+    "lists": ListsAssignment,
+}
 
 __all__ = [
-    "ASSIGNMENTS", "AbstractAssignment", "Assignment", "ExactAssignment", "ListsAssignment", "Part", "Rows", "Soft",
-    "assignment_from_name", "expect_all", "sample_all",
+    "ASSIGNMENTS", "AbstractAssignment", "Assignment", "ExactAssignment", "GroupsAssignment", "ListsAssignment",
+    "Part", "Rows", "Soft", "assignment_from_name", "expect_all", "sample_all",
 ]  # fmt: skip
 
 

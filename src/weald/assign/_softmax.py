@@ -149,11 +149,11 @@ def _pick(r: float, lane: Array, y: Array, live: Array) -> int:
 
 
 @ordered
-def draw(scores: FloatArray, key: np.uint64, first_row: int, step: int, z: IntArray, log_norm: FloatArray) -> int:
+def draw(scores: FloatArray, key: np.uint64, rows: IntArray, z: IntArray, log_norm: FloatArray) -> int:
     """Draw z_i ~ softmax(scores_i) with one uniform each; return how many scores were exponentiated.
 
-    scores (rows, 64 g) IN: of the rows first_row, first_row + step, ...; z (rows,) OUT; log_norm (rows,) OUT: log of
-    the sum of exponentials.
+    scores (n, 64 g) IN; rows (n,) IN: the row numbers that key the uniforms; z (n,) OUT; log_norm (n,) OUT: log of the
+    sum of exponentials.
     """
     y = np.empty(scores.shape[1], scores.dtype)
     scale, lane = np.empty(LANES, scores.dtype), np.empty(LANES, scores.dtype)
@@ -162,7 +162,7 @@ def draw(scores: FloatArray, key: np.uint64, first_row: int, step: int, z: IntAr
     for i in range(scores.shape[0]):
         top = _row_max(scores[i], scale)
         total, touched = _exp_row(scores[i], top, y, scale, lane, live)
-        z[i] = _pick(uniform(key, first_row + i * step, 0) * total, lane, y, live)
+        z[i] = _pick(uniform(key, rows[i], 0) * total, lane, y, live)
         log_norm[i] = top + np.log(total)
         n_exp += touched * LANES
     return n_exp

@@ -60,6 +60,15 @@ def buffer_for(rows: Rows, shard: slice, B: Array) -> Array:
     return np.empty((tallest, padded_columns(B)), B.dtype)
 
 
+def look(B: Array, rows: Rows, at: IntArray, key: np.uint64) -> tuple[IntArray, FloatArray]:
+    """Draw the rows `at` (m,) exactly among the columns of B (p, k): their columns (m,) and log normalisers (m,)."""
+    T = rows.family.sufficient(rows.X[at])
+    scores = score_tile(T, B, np.empty((at.size, padded_columns(B)), B.dtype))
+    drawn, norms = np.empty(at.size, np.int32), np.empty(at.size)
+    _softmax.draw(scores, key, at, drawn, norms)
+    return drawn, norms
+
+
 @dataclass(frozen=True)
 class ExactAssignment(AbstractAssignment):
     """Score all clusters for all rows, with a matrix product per tile."""
@@ -87,7 +96,7 @@ class ExactAssignment(AbstractAssignment):
             T = rows.family.sufficient(rows.X[tile])
             scores = self._scores(T, plan, rows, tile, buffer)
             labels, norms = drawn[tile.start - shard.start : tile.stop - shard.start], np.empty(T.shape[0])
-            n_exp += _softmax.draw(scores, key, tile.start, 1, labels, norms)
+            n_exp += _softmax.draw(scores, key, np.arange(tile.start, tile.stop), labels, norms)
             weight = None if rows.weight is None else rows.weight[tile]
             add_statistics(T, labels, weight, S)
             log_norm += float(norms.sum() if weight is None else norms @ weight)

@@ -118,7 +118,7 @@ class ListsAssignment(AbstractAssignment):
         if rows.known is not None:
             _softmax.clamp(scores, rows.known[at])
         norms, drawn = np.empty(T.shape[0]), np.empty(T.shape[0], np.int32)
-        _softmax.draw(scores, key, at.start, at.step, drawn, norms)
+        _softmax.draw(scores, key, np.arange(at.start, at.stop, at.step), drawn, norms)
         outside = count_outside(drawn, lists, n_listed)
         shortlist(scores, self.depth, lists, n_listed)
         z[:] = drawn
