@@ -70,7 +70,8 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         the posterior), ``"vb"`` (variational Bayes: empties components it does not need).
     assign : str
         E-step: ``"exact"`` scores every component for every row; ``"lists"``, for sem, scores a few candidates of each
-        row and all of them now and then; ``"auto"`` is ``"exact"`` for now.
+        row and all of them now and then, ``"groups"`` redraws labels within random groups of components; ``"auto"`` is
+        ``"exact"`` for now.
     init : str
         ``"kmeans++"``, ``"random-points"`` or ``"random"`` (parameters from the prior).
     max_iter : int
