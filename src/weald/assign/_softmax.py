@@ -129,15 +129,22 @@ def _exp_row(row: Array, top: Any, y: Array, scale: Array, lane: Array, live: Ar
 
 
 @kernel
-def _pick(r: float, lane: Array, y: Array, live: Array) -> int:
-    """Column at mass r in lane order; rounding at the far end falls back to the last column that has mass."""
+def pick(r: float, mass: Array, n: int) -> tuple[int, float]:
+    """The entry among the first n in which mass r falls (the last with any, at the far end), and what is left of r."""
     chosen = 0
-    for j in range(LANES):
-        if lane[j] > 0.0:
+    for j in range(n):
+        if mass[j] > 0.0:
             chosen = j
-            if r < lane[j]:
+            if r < mass[j]:
                 break
-            r -= lane[j]
+            r -= mass[j]
+    return chosen, r
+
+
+@kernel
+def _pick_column(r: float, lane: Array, y: Array, live: Array) -> int:
+    """Column at mass r in lane order: the lane first, then the group within it."""
+    chosen, r = pick(r, lane, LANES)
     column = chosen
     for g in range(live.shape[0]):
         if live[g] and y[g * LANES + chosen] > 0.0:
@@ -162,7 +169,7 @@ def draw(scores: FloatArray, key: np.uint64, rows: IntArray, z: IntArray, log_no
     for i in range(scores.shape[0]):
         top = _row_max(scores[i], scale)
         total, touched = _exp_row(scores[i], top, y, scale, lane, live)
-        z[i] = _pick(uniform(key, rows[i], 0) * total, lane, y, live)
+        z[i] = _pick_column(uniform(key, rows[i], 0) * total, lane, y, live)
         log_norm[i] = top + np.log(total)
         n_exp += touched * LANES
     return n_exp

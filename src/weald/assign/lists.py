@@ -28,7 +28,7 @@ from weald._kernel import kernel, ordered
 from weald._random import uniform
 from weald._typing import Array, FloatArray, IntArray, Matrix
 from weald.assign import _softmax
-from weald.assign._softmax import LANES, _exp_group, _row_max
+from weald.assign._softmax import LANES, _exp_group, _row_max, pick
 from weald.assign.base import MAX_TILE_ROWS, TILE, AbstractAssignment, Memory, Part, Rows, Soft
 from weald.assign.exact import ExactAssignment, padded_columns, score_matrix, score_tile
 
@@ -194,14 +194,7 @@ def redraw_within(
         if held:
             lane[:] = 0.0
             _exp_group(group, top, y, lane)
-            r = uniform(key, first + i, 0) * np.sum(y)
-            chosen = 0
-            for j in range(n):
-                if y[j] > 0.0:
-                    chosen = j
-                    if r < y[j]:
-                        break
-                    r -= y[j]
+            chosen, _ = pick(uniform(key, first + i, 0) * np.sum(y), y, n)
             z[i] = lists[i, chosen]
     return n_dots
 

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from weald import __version__
 from weald._progress import Callback
 from weald._random import key_from, step_rng
-from weald._typing import Array, FloatArray, IntArray, Params, PathLike, RandomState, TableLike
+from weald._typing import Array, IntArray, Params, PathLike, RandomState, TableLike
 from weald._validate import check_amount, check_count, weights_for
 from weald.assign import Rows, assignment_from_name
 from weald.base import fingerprint
@@ -270,21 +270,6 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         (n,) int array
         """
         return self._best(X)
-
-    def predict_proba(self, X: TableLike) -> FloatArray:
-        """Probability of each component for each row.
-
-        Parameters
-        ----------
-        X : table of shape (n, d)
-            Rows to label.
-
-        Returns
-        -------
-        (n, K) array
-            Rows sum to one; averaged over the posterior for gibbs and vb.
-        """
-        return self._probabilities(X)
 
     def sample(self, n_samples: int = 1) -> tuple[Array, IntArray]:
         """Simulate rows from the fitted model (from the posterior predictive for gibbs).

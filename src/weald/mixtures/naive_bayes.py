@@ -195,20 +195,6 @@ class NaiveBayes(ClassifierMixin, AbstractComponentEstimator):
         best = self._best(X)
         return np.asarray(self.classes_[best])
 
-    def predict_proba(self, X: TableLike) -> FloatArray:
-        """Probability of each class, in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : table of shape (n, d)
-            Rows to classify.
-
-        Returns
-        -------
-        (n, K) array
-        """
-        return self._probabilities(X)
-
     def predict_log_proba(self, X: TableLike) -> FloatArray:
         """Log probability of each class, in the order of `classes_`.
 

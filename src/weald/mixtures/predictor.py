@@ -52,7 +52,19 @@ class AbstractComponentEstimator(AbstractTableEstimator):
         """
         return float(np.mean(self.score_samples(X)))
 
-    def _probabilities(self, X: TableLike) -> FloatArray:
+    def predict_proba(self, X: TableLike) -> FloatArray:
+        """Probability of each component (class) for each row.
+
+        Parameters
+        ----------
+        X : table of shape (n, d)
+            Rows to label.
+
+        Returns
+        -------
+        (n, K) array
+            Rows sum to one; classes in the order of ``classes_``; averaged over the posterior where there is one.
+        """
         return self._map(probabilities, X)
 
     def _best(self, X: TableLike) -> IntArray:

@@ -3,7 +3,8 @@
 A start is a function rng -> S (K, p). Parameters follow from S by the rule of the inference, so every start works
 with every inference and family. Distances are Euclidean in `family.coordinates(X)`: standardised columns,
 indicator columns, square roots of relative frequencies. Large data are looked at through a random subset of
-max(10,000, 20 K) rows, so that a start costs no more than a few sweeps.
+max(10,000, 20 K) rows. k-means++ costs O(K^2 d): a sweep or two up to thousands of components, more beyond;
+`random-points` costs nothing.
 
 k-means++: Arthur & Vassilvitskii (2007), scikit-learn's implementation, followed by five Lloyd steps.
 """
@@ -14,7 +15,7 @@ import warnings
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, kmeans_plusplus
 
 from weald._typing import FloatArray, IntArray, Matrix
 from weald.assign import Rows
@@ -24,6 +25,7 @@ from weald.exceptions import DataError, ParameterError
 
 SAMPLE = 20
 LLOYD_STEPS = 5
+GREEDY = 300  # up to this many components each seed is the best of several trials
 STARTS = ("kmeans++", "random-points", "random")
 
 
@@ -52,11 +54,12 @@ def _kmeans_plusplus(rows: Rows, n_components: int, rng: np.random.Generator) ->
     chosen = _subset(rows, n_components, rng)
     weight = np.ones(chosen.size) if rows.weight is None else rows.weight[chosen]
     T = rows.family.sufficient(rows.X[chosen])  # first, for it says which column holds what it should not
-    seed = int(rng.integers(2**31))
-    lloyd = KMeans(n_components, init="k-means++", n_init=1, max_iter=LLOYD_STEPS, random_state=seed)
+    C = _points(rows.family.coordinates(rows.X[chosen]))
+    seed, trials = int(rng.integers(2**31)), None if n_components <= GREEDY else 1
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fewer distinct rows than components: some start empty, which is legal
-        z = lloyd.fit(_points(rows.family.coordinates(rows.X[chosen])), sample_weight=weight).labels_
+        seeds, _ = kmeans_plusplus(C, n_components, sample_weight=weight, random_state=seed, n_local_trials=trials)
+        z = KMeans(n_components, init=seeds, n_init=1, max_iter=LLOYD_STEPS).fit(C, sample_weight=weight).labels_
     S = np.zeros((n_components, rows.family.width))
     add_statistics(T, z.astype(np.int32), weight, S)
     return S * (rows.total_weight / float(weight.sum()))
