@@ -40,14 +40,19 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
 
 
 @inline
-def uniform(key: Any, row: Any, stream: int) -> Any:
-    """One float64 in [0, 1) with 53 random bits, keyed by (key, row, stream)."""
+def bits(key: Any, row: Any, stream: Any) -> Any:
+    """64 random bits keyed by (key, row, stream)."""
     high = uint64(row) >> uint64(32)
     r0, r1, _, _ = philox(
         uint32(row), uint32(high), uint32(stream), uint32(0), uint32(key), uint32(uint64(key) >> uint64(32))
     )
-    bits = (uint64(r0) << uint64(21)) ^ (uint64(r1) >> uint64(11))
-    return bits * (1.0 / 9007199254740992.0)
+    return (uint64(r0) << uint64(32)) | uint64(r1)
+
+
+@inline
+def uniform(key: Any, row: Any, stream: Any) -> Any:
+    """One float64 in [0, 1) with 53 random bits, keyed by (key, row, stream)."""
+    return (bits(key, row, stream) >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @kernel

@@ -5,7 +5,17 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import softmax
 
-from weald.assign import ASSIGNMENTS, ExactAssignment, GroupsAssignment, ListsAssignment, Rows, expect_all, sample_all
+from weald.assign import (
+    ASSIGNMENTS,
+    CanopyAssignment,
+    ExactAssignment,
+    GroupsAssignment,
+    ListsAssignment,
+    Rows,
+    expect_all,
+    sample_all,
+)
+from weald.assign import canopy1 as canopy_module
 from weald.assign import groups as groups_module
 from weald.assign import lists as lists_module
 from weald.assign.base import statistics, updated_statistics
@@ -17,6 +27,7 @@ K = 7
 KERNELS = {
     "exact": ExactAssignment(),
     "lists": ListsAssignment(length=4, depth=6.0, turn=5),
+    "canopy1": CanopyAssignment(n_cells=5, steps=2, turn=7),
     "groups": GroupsAssignment(size=3, turn=7),
     "short lists": ListsAssignment(length=2, depth=1.0, turn=3),
 }
@@ -206,4 +217,17 @@ def test_groups_that_look_at_z_are_rejected(rng, monkeypatch):
 
     monkeypatch.setattr(groups_module.GroupsAssignment, "_redraw", neighbours)
     out = sweeps(GroupsAssignment(size=3, turn=50), Rows(repeated(x, n), family), eta, log_w, z, 3, rng)
+    assert chi_square(np.bincount(out.z, minlength=K), p) < BUDGET
+
+
+@pytest.mark.parametrize("family", ["full", "spherical", "multinomial"])
+def test_proposals_without_the_correction_are_rejected(family, rng, monkeypatch):
+    """A bug: the table's own law is left out of the acceptance probability."""
+    n = 40_000
+    family, x, eta, log_w, p = model(family, rng)
+    z = rng.choice(K, size=n, p=p).astype(np.int32)
+    right = canopy_module.propose
+    monkeypatch.setattr(canopy_module, "propose", lambda *a: right(*a[:5], np.zeros_like(a[5]), *a[6:]))
+    rows = Rows(repeated(x, n), family)
+    out = sweeps(CanopyAssignment(n_cells=5, steps=3, temper=1.0, mix=0.1), rows, eta, log_w, z, 3, rng)
     assert chi_square(np.bincount(out.z, minlength=K), p) < BUDGET

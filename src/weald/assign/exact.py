@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from weald._typing import Array, FloatArray, IntArray, Matrix
 from weald.assign import _softmax
-from weald.assign.base import AbstractAssignment, Memory, Part, Rows, Soft, add_statistics
+from weald.assign.base import TILE, AbstractAssignment, Memory, Part, Rows, Soft, add_statistics
 
 
 def score_matrix(eta: Array, log_w: Array, dtype: np.dtype[Any]) -> Array:
@@ -67,6 +67,16 @@ def look(B: Array, rows: Rows, at: IntArray, key: np.uint64) -> tuple[IntArray, 
     drawn, norms = np.empty(at.size, np.int32), np.empty(at.size)
     _softmax.draw(scores, key, at, drawn, norms)
     return drawn, norms
+
+
+def look_at(B: Array, rows: Rows, at: IntArray, key: np.uint64) -> tuple[IntArray, float]:
+    """`look` in tiles: the columns drawn for rows `at` (m,), and their weighted sum of log normalisers."""
+    step = max(16, TILE // max(B.shape))
+    drawn, log_norm = np.empty(at.size, np.int32), 0.0
+    for tile in (slice(a, a + step) for a in range(0, at.size, step)):
+        drawn[tile], norms = look(B, rows, at[tile], key)
+        log_norm += float(norms.sum() if rows.weight is None else norms @ rows.weight[at[tile]])
+    return drawn, log_norm
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import numpy as np
 
 from weald._typing import Array, IntArray
 from weald.assign.base import MAX_TILE_ROWS, AbstractAssignment, Memory, Part, Rows, Soft
-from weald.assign.exact import ExactAssignment, look, score_matrix
+from weald.assign.exact import ExactAssignment, look, look_at, score_matrix
 
 
 class Plan(NamedTuple):
@@ -80,12 +80,9 @@ class GroupsAssignment(AbstractAssignment):
         """Rows whose turn it is, and rows without a label, are drawn exactly; the others within their groups."""
         at = np.arange(shard.start, shard.stop)
         full = (at % self.turn == plan.phase) | (z < 0)
-        drawn, log_norm = z.copy(), 0.0
-        for tile in np.array_split(at[full], max(1, -(-int(full.sum()) * plan.B.shape[1] // 2**19))):
-            if tile.size:
-                labels, norms = look(plan.B, rows, tile, key)
-                drawn[tile - shard.start] = plan.order[labels]
-                log_norm += float(norms.sum() if rows.weight is None else norms @ rows.weight[tile])
+        drawn = z.copy()
+        columns, log_norm = look_at(plan.B, rows, at[full], key)
+        drawn[full] = plan.order[columns]
         n_scores = self._redraw(plan, rows, shard, at[~full], drawn, key)
         n_full = int(full.sum())
         info = {"n_evals": float(n_scores + n_full * plan.B.shape[1]), "n_looked": float(n_full)}

@@ -338,7 +338,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         check_amount("tol", self.tol)
         if self.weight_concentration is not None:
             check_amount("weight_concentration", self.weight_concentration)
-        if self.inference == "gibbs" and self.assign not in ("auto", "exact"):
+        if self.inference == "gibbs" and assignment_from_name(self.assign).blank(1, 1):
             raise ParameterError(f"gibbs needs assign='exact': what {self.assign!r} remembers depends on past draws")
         if self.inference == "gibbs" and sample_weight is not None:
             raise ParameterError("gibbs has no exact law for weighted rows: repeat rows, or use 'em', 'sem' or 'vb'")
