@@ -20,10 +20,28 @@ __all__ = [
 ]  # fmt: skip
 
 
-def assignment_from_name(name: str) -> AbstractAssignment:
-    """The kernel called `name`; ``"auto"`` takes the fastest that is exact for the problem: today, ``"exact"``."""
+MANY = 300  # components from which lists reach the quality of exact assignment sooner
+
+
+def assignment_from_name(name: str, n_components: int, *, draws: bool, remembers: bool) -> AbstractAssignment:
+    """The kernel called `name`; ``"auto"`` takes the one that reaches a given quality first.
+
+    Parameters
+    ----------
+    name : str
+        ``"auto"`` or a name in `ASSIGNMENTS`.
+    n_components : int
+        K.
+    draws : bool
+        Labels will be drawn, not averaged.
+    remembers : bool
+        The kernel may remember rows between sweeps, which strict MCMC forbids.
+    """
     if name == "auto":
-        return ExactAssignment()
+        return ListsAssignment() if draws and remembers and n_components > MANY else ExactAssignment()
     if name not in ASSIGNMENTS:
         raise ParameterError(f"assign must be 'auto' or one of {sorted(ASSIGNMENTS)}, got {name!r}")
-    return ASSIGNMENTS[name]()
+    chosen = ASSIGNMENTS[name]()
+    if draws and not remembers and chosen.blank(1, 1):
+        raise ParameterError(f"gibbs needs assign='exact': what {name!r} remembers of rows depends on past draws")
+    return chosen

@@ -120,6 +120,11 @@ class Soft:
 class AbstractAssignment(ABC):
     """One way of doing the E-step; concrete ones are frozen dataclasses without state of their own."""
 
+    @property
+    @abstractmethod
+    def period(self) -> int:
+        """Sweeps in which every row is scored in full once: log normalisers are estimates over so many sweeps."""
+
     @abstractmethod
     def prepare(self, rows: Rows) -> Any:
         """Once per data set: nothing, or the data tree. Returns a plan."""

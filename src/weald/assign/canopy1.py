@@ -86,7 +86,12 @@ class CanopyAssignment(AbstractAssignment):
     steps: int = 4
     temper: float = 0.5
     mix: float = 0.02
-    turn: int = 50
+    turn: int = 25
+
+    @property
+    def period(self) -> int:
+        """A full look at each row in `turn` sweeps."""
+        return self.turn
 
     def prepare(self, rows: Rows) -> Cells:
         """Cells by k-means on a sample of rows, every row in its nearest, cells without rows dropped."""

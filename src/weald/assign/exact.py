@@ -83,6 +83,11 @@ def look_at(B: Array, rows: Rows, at: IntArray, key: np.uint64) -> tuple[IntArra
 class ExactAssignment(AbstractAssignment):
     """Score all clusters for all rows, with a matrix product per tile."""
 
+    @property
+    def period(self) -> int:
+        """Every row, every sweep."""
+        return 1
+
     def prepare(self, rows: Rows) -> np.dtype[Any]:
         """The dtype of the scores: that of T."""
         return np.dtype(rows.family.sufficient(rows.X[:1]).dtype)

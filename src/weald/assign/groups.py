@@ -57,8 +57,13 @@ class GroupsAssignment(AbstractAssignment):
     """
 
     size: int = 64
-    turn: int = 50
+    turn: int = 25
     seed: int = 0
+
+    @property
+    def period(self) -> int:
+        """A full look at each row in `turn` sweeps."""
+        return self.turn
 
     def prepare(self, rows: Rows) -> np.dtype[Any]:
         """The dtype of the scores."""

@@ -11,8 +11,8 @@ bias, and count how many exact draws fall outside the old list (`n_outside`).
 A list made from an older eta depends on the past: exact for fixed parameters, harmless for stochastic EM; strict MCMC
 wants ``"exact"`` (Canopy specification 1.8, K2 and K3). Cost per sweep: n (length of lists) p + n K p / turn.
 
-    >>> ListsAssignment(turn=10).turn
-    10
+    >>> ListsAssignment(turn=20).turn
+    20
 """
 
 from __future__ import annotations
@@ -56,8 +56,13 @@ class ListsAssignment(AbstractAssignment):
     """
 
     length: int = 16
-    depth: float = 10.0
-    turn: int = 20
+    depth: float = 6.0
+    turn: int = 10
+
+    @property
+    def period(self) -> int:
+        """A full look at each row in `turn` sweeps."""
+        return self.turn
 
     def prepare(self, rows: Rows) -> np.dtype[Any]:
         """The dtype of the scores."""

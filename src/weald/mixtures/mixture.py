@@ -29,7 +29,7 @@ from weald._progress import Callback
 from weald._random import key_from, step_rng
 from weald._typing import Array, IntArray, Params, PathLike, RandomState, TableLike
 from weald._validate import check_amount, check_count, weights_for
-from weald.assign import Rows, assignment_from_name
+from weald.assign import AbstractAssignment, Rows, assignment_from_name
 from weald.base import fingerprint
 from weald.exceptions import DataError, ParameterError, StatusWarning
 from weald.families.base import AbstractFamily
@@ -69,9 +69,10 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         ``"em"`` (maximum a posteriori), ``"sem"`` (stochastic EM: fast for many components), ``"gibbs"`` (draws from
         the posterior), ``"vb"`` (variational Bayes: empties components it does not need).
     assign : str
-        E-step: ``"exact"`` scores every component for every row; ``"lists"``, for sem, scores a few candidates of each
-        row and all of them now and then, ``"groups"`` redraws labels within random groups of components; ``"auto"`` is
-        ``"exact"`` for now.
+        E-step: ``"exact"`` scores every component for every row; for sem, ``"lists"`` scores a few candidates of each
+        row and all of them now and then, ``"groups"`` redraws labels within random groups of components, and
+        ``"canopy1"`` proposes from tables that similar rows share; ``"auto"`` takes lists for sem with more than 300
+        components and exact otherwise. `posterior_` says which in ``attrs["assign"]``.
     init : str
         ``"kmeans++"``, ``"random-points"`` or ``"random"`` (parameters from the prior).
     max_iter : int
@@ -338,10 +339,12 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         check_amount("tol", self.tol)
         if self.weight_concentration is not None:
             check_amount("weight_concentration", self.weight_concentration)
-        if self.inference == "gibbs" and assignment_from_name(self.assign).blank(1, 1):
-            raise ParameterError(f"gibbs needs assign='exact': what {self.assign!r} remembers depends on past draws")
         if self.inference == "gibbs" and sample_weight is not None:
             raise ParameterError("gibbs has no exact law for weighted rows: repeat rows, or use 'em', 'sem' or 'vb'")
+
+    def _assignment(self) -> AbstractAssignment:
+        draws, remembers = not RULES[self.inference].soft, self.inference == "sem"
+        return assignment_from_name(self.assign, self.n_components, draws=draws, remembers=remembers)
 
     def _kernel(self, rows: Rows) -> MixtureKernel:
         K = self.n_components
@@ -356,7 +359,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         rows = replace(rows, family=family)
         return MixtureKernel(
             Model(family, FiniteDirichlet(K, a)), rows, RULES[self.inference],
-            assignment_from_name(self.assign), self._engine(), first, rows.log_base(),
+            self._assignment(), self._engine(), first, rows.log_base(),
         )  # fmt: skip
 
     def _what_draws_depend_on(self) -> dict[str, Any]:
@@ -376,7 +379,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         return {
             "sweeps": self.max_iter,
             "chains": self.n_init,
-            "stop": stopping(kernel.rule, kernel.rows.total_weight, self.tol),
+            "stop": stopping(kernel.rule, kernel.rows.total_weight, self.tol, kernel.assign.period),
         }
 
     def _first_batch(self, X: TableLike, sample_weight: Array | None) -> Self:
@@ -425,7 +428,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
             self.status_ = of_chains(stats, self.warmup)
         else:
             last = {name: values[0].tolist() for name, values in stats.items()}
-            arrived = stopping(kernel.rule, rows, self.tol)(last)
+            arrived = stopping(kernel.rule, rows, self.tol, kernel.assign.period)(last)
             self.status_ = of_optimiser(stats["objective"][0], arrived=arrived, rises=kernel.rule.rises, n_rows=rows)
         record = {**attrs, "weald": __version__, "inference": self.inference, "assign": type(kernel.assign).__name__}
         self.posterior_ = Posterior(draws, stats, self.status_, record, min(self.warmup, n) if gibbs else 0)

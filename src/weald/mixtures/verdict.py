@@ -22,21 +22,26 @@ from weald.mixtures.kernels import MERGE_EVERY, Rule
 
 RHAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
-WINDOW = 10  # sweeps that stochastic EM averages when it asks whether it still rises
+WINDOW = 10  # least number of sweeps that stochastic EM averages when it asks whether it still rises
 SETTLED = 1e-12  # a rise per row that is rounding
 FALL = 1e-7  # relative fall of a bound that rounding cannot explain
 
 
-def stopping(rule: Rule, n_rows: float, tol: float) -> Stop:
-    """When to stop a run of `rule` on rows of total weight `n_rows`; merging rules must just have looked in vain."""
+def stopping(rule: Rule, n_rows: float, tol: float, period: int = 1) -> Stop:
+    """When to stop a run of `rule` on rows of total weight `n_rows`; merging rules must just have looked in vain.
+
+    Windows are at least a `period` of the assignment kernel long, so that each scores every row once and two of them
+    can be compared.
+    """
+    window = max(WINDOW, period)
 
     def arrived(stats: Mapping[str, Sequence[float]]) -> bool:
-        trace = np.asarray(stats["objective"][-2 * WINDOW :], np.float64) / n_rows
+        trace = np.asarray(stats["objective"][-2 * window :], np.float64) / n_rows
         if rule.averages and (len(stats["n_merged"]) % MERGE_EVERY or stats["n_merged"][-1] > 0):
             return False
         if rule.rises:
             return trace.size > 2 and _remaining(trace[-2] - trace[-3], trace[-1] - trace[-2]) < tol
-        return trace.size == 2 * WINDOW and float(trace[WINDOW:].mean() - trace[:WINDOW].mean()) < tol
+        return trace.size == 2 * window and float(trace[window:].mean() - trace[:window].mean()) < tol
 
     return arrived
 
