@@ -71,3 +71,12 @@ def test_extreme_scores_stay_in_range(rng):
         _softmax.draw(scores.astype(np.float64), np.uint64(1), np.arange(3), z, norms)
         assert ((z >= 0) & (z < 64)).all()
         assert np.allclose(norms, scores[:, 0] + np.log(64))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("K", [1, 5, 64, 130])
+def test_best_is_the_first_largest(rng, dtype, K):
+    scores = rng.integers(-3, 4, size=(200, K)).astype(dtype)
+    z = np.empty(200, np.int64)
+    _softmax.best(padded(scores, dtype), z)
+    assert np.array_equal(z, np.argmax(scores, axis=1))

@@ -196,11 +196,15 @@ def normalise(scores: FloatArray, log_norm: FloatArray) -> None:
         log_norm[i] = top + np.log(total)
 
 
-@kernel
+@ordered
 def best(scores: FloatArray, z: IntArray) -> None:
-    """z_i <- argmax of scores_i; the first of equals."""
+    """z_i <- argmax of scores_i (n, 64 g); the first of equals."""
+    scratch = np.empty(LANES, scores.dtype)
     for i in range(scores.shape[0]):
-        z[i] = np.argmax(scores[i])
+        top = _row_max(scores[i], scratch)
+        z[i] = 0
+        while scores[i, z[i]] != top and z[i] < scores.shape[1] - 1:
+            z[i] += 1
 
 
 @kernel

@@ -19,8 +19,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 
 from weald._typing import Array, FloatArray, IntArray, Matrix
-from weald.assign import Rows
-from weald.assign.exact import score_matrix
+from weald.assign import ExactAssignment, Rows, _softmax
+from weald.assign.exact import buffer_for, score_matrix, score_tile
 from weald.engine import Threads, shards_of
 from weald.exceptions import ParameterError
 from weald.families.base import AbstractFamily
@@ -107,6 +107,23 @@ class Components:
             return np.concatenate([function(ready.log_joint(X[t])) for t in rows.tiles(shard, self.n_components)])
 
         return np.concatenate(list(engine.map(shard_of, shards_of(X.shape[0]))))
+
+    def best(self, X: Matrix, engine: Threads) -> IntArray:
+        """(n,): the most probable component of each row."""
+        if self.S is not None or len(self.eta) > 1:
+            return self.map(lambda joint: np.argmax(joint, axis=1), X, engine)
+        ready = self.for_rows(X)
+        rows = Rows(X, ready.family)
+        B = score_matrix(ready.eta[0], ready.log_w[0], ExactAssignment().prepare(rows))
+        z = np.empty(rows.n_rows, np.int64)
+
+        def label(shard: slice) -> None:
+            buffer = buffer_for(rows, shard, B)
+            for tile in rows.tiles(shard, B.shape[1]):
+                _softmax.best(score_tile(rows.family.sufficient(X[tile]), B, buffer), z[tile])
+
+        list(engine.map(label, shards_of(rows.n_rows)))
+        return np.minimum(z, self.n_components - 1)  # a row without finite scores belongs anywhere, but not nowhere
 
 
 def _mean_of_draws(T: Matrix, eta: FloatArray, log_w: FloatArray) -> FloatArray:

@@ -213,7 +213,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         chains = run(kernel, key=key, callbacks=callbacks, resume=snapshot, fingerprint=mark, **schedule)
         draws = self._keep(kernel, chains)
         self._report(kernel, chains, draws, {"seed": int(key), "seconds": time.perf_counter() - started})
-        self.labels_ = self._components.map(lambda joint: np.argmax(joint, axis=1), M, kernel.engine)
+        self.labels_ = self._components.best(M, kernel.engine)
         self.n_components_ = int(np.unique(self.labels_).size)
         self._n_steps = 0
         return self
@@ -396,7 +396,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         self._keep(kernel, [chain])
         for name in {"posterior_", "status_", "lower_bound_", "converged_", "n_iter_"} & set(vars(self)):
             delattr(self, name)
-        self.labels_ = self._components.map(lambda joint: np.argmax(joint, axis=1), kernel.rows.X, kernel.engine)
+        self.labels_ = self._components.best(kernel.rows.X, kernel.engine)
         self.n_components_ = int(np.unique(self.labels_).size)
         return self
 

@@ -68,7 +68,8 @@ class AbstractComponentEstimator(AbstractTableEstimator):
         return self._map(probabilities, X)
 
     def _best(self, X: TableLike) -> IntArray:
-        return self._map(lambda joint: np.argmax(joint, axis=1), X)
+        check_is_fitted(self, "_components")
+        return self._components.best(self._read(X, reset=False), self._engine())
 
     def _map(self, function: Any, X: TableLike) -> Array:
         check_is_fitted(self, "_components")
