@@ -242,21 +242,18 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         if not hasattr(self, "_components"):
             return self._first_batch(X, sample_weight)
         M = self._read(X, reset=False)
-        components = self._components.for_rows(M)
-        if components is not self._components:
-            state, widen = self._state, self._components.family
-            self._state = replace(state, S=widen.widen_S(state.S), eta=widen.widen_eta(state.eta))
-            self._components = components
+        components, S, rng = self._components.for_rows(M), self._state.S, step_rng(np.uint64(0), chain=0, sweep=0)
+        if components is not self._components:  # the first missing cells of the stream
+            S = self._components.family.widen_S(S)
         kernel = self._kernel(Rows(M, components.family, weights_for(sample_weight, M)))
-        state, info = kernel.step(step_rng(np.uint64(0), chain=0, sweep=0), self._state)
+        before = MixtureState(S, *kernel.rule.parameters(kernel.model, S, rng), self._state.z)
+        after, info = kernel.step(rng, before)
         self._n_steps += 1
         rate = (self._n_steps + 2.0) ** -STEP_POWER
-        seen = self._state.S[:, -1].sum() + kernel.rows.total_weight
-        old, new = self._state.S / self._state.S[:, -1].sum(), state.S / kernel.rows.total_weight
-        S = seen * ((1 - rate) * old + rate * new)
-        eta, log_w = kernel.rule.parameters(kernel.model, S, np.random.default_rng(0))
-        chain = Chain(MixtureState(S, eta, log_w, state.z), {name: np.array([v]) for name, v in info.items()}, {})
-        return self._keep_batch(kernel, chain)
+        n_before, n_now = S[:, -1].sum(), kernel.rows.total_weight
+        S = (n_before + n_now) * ((1 - rate) * S / n_before + rate * after.S / n_now)
+        state = MixtureState(S, *kernel.rule.parameters(kernel.model, S, rng), after.z)
+        return self._keep_batch(kernel, Chain(state, {name: np.array([v]) for name, v in info.items()}, {}))
 
     def predict(self, X: TableLike) -> IntArray:
         """Most probable component of each row.
@@ -403,7 +400,8 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
     def _keep(self, kernel: MixtureKernel, chains: Sequence[Chain]) -> dict[str, Array]:
         """Turn chains into components; return the draws of their parameters as (chain, draw, K, ...)."""
         gibbs = self.inference == "gibbs"
-        self._state = chains[-1].state if gibbs else best_of(chains).state
+        state: MixtureState = chains[-1].state if gibbs else best_of(chains).state
+        self._state = replace(state, z=np.empty(0, np.int32), memory={})  # labels of rows are no part of a model file
         kept = matched(kernel, chains, self.warmup) if gibbs else point(kernel, self._state)
         self._likelihood = self._likelihood_now()
         for name in getattr(self, "parameters_", {}):  # of the fit before, perhaps with another family
