@@ -1,4 +1,4 @@
-"""Recovery on real data (make test-slow), which lie in a folder `shared/data` beside the checkout, where there is one."""
+"""Recovery on real data (make test-slow), from a folder `shared/data` beside the checkout, where there is one."""
 
 import csv
 from pathlib import Path
