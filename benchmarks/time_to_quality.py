@@ -71,8 +71,9 @@ def main() -> None:
     harness.heading(f"Time to quality, N={N:,}, D={D}, K={K:,}, float32, goal {goal:.3f}", ("scikit-learn",))
     columns = ("kernel", "s/sweep", "sweeps to goal", "s to goal", "ratio", f"quality after {SWEEPS}")
     harness.table(columns, table)
-    best = min(hit[1] for name, hit in hits.items() if hit and name.startswith("lists"))
-    harness.conclude([harness.Claim("time to goal, best lists / exact", best / exact[1], 0.6)])
+    lists = hits["lists"]
+    ratio = lists[1] / exact[1] if lists else float("inf")
+    harness.conclude([harness.Claim("lists reach the goal before exact assignment: ratio of times", ratio, 1.0)])
 
 
 if __name__ == "__main__":

@@ -3,8 +3,14 @@ import pytest
 from scipy.stats import kstest
 
 from weald._kernel import kernel
-from weald._random import fill_uniform, key_from, philox, step_rng, sweep_key
+from weald._random import key_from, philox, step_rng, sweep_key, uniform
 from weald.exceptions import ParameterError
+
+
+@kernel
+def fill_uniform(key, first, stream, out):
+    for i in range(out.shape[0]):
+        out[i] = uniform(key, first + i, stream)
 
 
 @kernel

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numba import uint32, uint64
 
-from weald._kernel import inline, kernel
-from weald._typing import FloatArray, RandomState
+from weald._kernel import inline
+from weald._typing import RandomState
 from weald.exceptions import ParameterError
 
 _MUL_0, _MUL_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -53,13 +53,6 @@ def bits(key: Any, row: Any, stream: Any) -> Any:
 def uniform(key: Any, row: Any, stream: Any) -> Any:
     """One float64 in [0, 1) with 53 random bits, keyed by (key, row, stream)."""
     return (bits(key, row, stream) >> uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@kernel
-def fill_uniform(key: np.uint64, first: int, stream: int, out: FloatArray) -> None:
-    """Fill `out` with the uniforms of rows first, first + 1, ..."""
-    for i in range(out.shape[0]):
-        out[i] = uniform(key, first + i, stream)
 
 
 def key_from(random_state: RandomState) -> np.uint64:

@@ -154,14 +154,17 @@ def test_the_log_normaliser_is_unbiased(name, rng):
     assert out.log_norm == pytest.approx(full, rel=0.02)
 
 
-def test_known_labels_are_kept_by_lists(rng):
+@pytest.mark.parametrize("name", KERNELS)
+def test_known_labels_are_kept(name, rng):
     X = rng.normal(size=(3_000, 3))
     family = DiagonalGaussian.from_data(X, K)
     known = rng.integers(-1, K, len(X)).astype(np.int32)
     eta, log_w = family.mode_eta(3 * family.sufficient(X)[:K]), np.full(K, -np.log(K))
     z = np.where(known >= 0, known, 0).astype(np.int32)
-    out = sweeps(KERNELS["lists"], Rows(X, family, None, known), eta, log_w, z, 5, rng)
+    rows = Rows(X, family, None, known)
+    out = sweeps(KERNELS[name], rows, eta, log_w, z, 5, rng)
     assert np.array_equal(out.z[known >= 0], known[known >= 0])
+    assert pytest.approx(statistics(rows, out.z, K, ONE), abs=1e-9) == out.S
 
 
 def test_lists_hold_the_best_clusters(rng):

@@ -711,6 +711,18 @@ def test_lists_reach_the_quality_of_exact_assignment():
     assert np.median(evals["lists"]) < 0.25 * np.median(evals["exact"])
 
 
-def test_gibbs_refuses_lists():
+@pytest.mark.parametrize("assign", ["lists", "groups", "canopy1"])
+def test_gibbs_refuses_kernels_that_estimate_the_likelihood(assign):
     with pytest.raises(ParameterError, match="assign='exact'"):
-        Mixture(2, inference="gibbs", assign="lists").fit(np.zeros((5, 2)))
+        Mixture(2, inference="gibbs", assign=assign).fit(np.zeros((5, 2)))
+
+
+@pytest.mark.parametrize("assign", ["groups", "canopy1"])
+def test_other_kernels_fit_too(assign):
+    rng = np.random.default_rng(4)
+    X = np.concatenate([rng.normal(c, 1.0, (150, 2)) for c in (-12.0, 0.0, 12.0)])
+    exact, other = (
+        quiet(Mixture(3, inference="sem", assign=name, max_iter=60, random_state=0), X).score(X)
+        for name in ("exact", assign)
+    )
+    assert other > exact - 0.05

@@ -23,7 +23,7 @@ __all__ = [
 MANY = 300  # components from which lists reach the quality of exact assignment sooner
 
 
-def assignment_from_name(name: str, n_components: int, *, draws: bool, remembers: bool) -> AbstractAssignment:
+def assignment_from_name(name: str, n_components: int, *, draws: bool, strict: bool) -> AbstractAssignment:
     """The kernel called `name`; ``"auto"`` takes the one that reaches a given quality first.
 
     Parameters
@@ -34,14 +34,16 @@ def assignment_from_name(name: str, n_components: int, *, draws: bool, remembers
         K.
     draws : bool
         Labels will be drawn, not averaged.
-    remembers : bool
-        The kernel may remember rows between sweeps, which strict MCMC forbids.
+    strict : bool
+        Chains will be judged by their likelihood, and must not depend on what was remembered of past draws.
     """
     if name == "auto":
-        return ListsAssignment() if draws and remembers and n_components > MANY else ExactAssignment()
+        return ListsAssignment() if draws and not strict and n_components > MANY else ExactAssignment()
     if name not in ASSIGNMENTS:
         raise ParameterError(f"assign must be 'auto' or one of {sorted(ASSIGNMENTS)}, got {name!r}")
     chosen = ASSIGNMENTS[name]()
-    if draws and not remembers and chosen.blank(1, 1):
-        raise ParameterError(f"gibbs needs assign='exact': what {name!r} remembers of rows depends on past draws")
+    if strict and chosen.period > 1:
+        raise ParameterError(
+            f"gibbs needs assign='exact': {name!r} only estimates the likelihood that chains are judged by"
+        )
     return chosen

@@ -173,6 +173,8 @@ def sample_all(
         info = {name: info.get(name, 0.0) + value for name, value in part.info.items()}
         if part.S is not None:
             totals = [part.S if not totals else np.add(totals[0], part.S, out=totals[0])]
+    if rows.known is not None:  # kernels that look at a part of the clusters may have moved them
+        drawn = np.where(rows.known >= 0, rows.known, drawn).astype(np.int32)
     S = totals[0] if totals else updated_statistics(rows, z, drawn, S, engine)
     return Assignment(drawn, S, log_norm, {**info, "renewed": float(np.mean(drawn != z))}, kept)
 

@@ -10,8 +10,8 @@ and every row makes `steps` independence moves: z' ~ q_c in O(1), accepted with 
     min(1, exp( s_z'(x) - s_z(x) + log q_c(z) - log q_c(z') )),        s_z(x) = <T(x), eta_z> + log w_z.
 
 Exact for any cells and surrogates: detailed balance needs only that q is the law that was drawn from, and positive
-wherever p is (hence the share `mix` of the prior). Tables come from the current parameters, never from z, so the
-kernel is good for Gibbs sampling too. One row in `turn` is scored in full and drawn exactly, which estimates the
+wherever p is (hence the share `mix` of the prior). Tables come from the current parameters, never from z: nothing is
+remembered from sweep to sweep. One row in `turn` is scored in full and drawn exactly, which estimates the
 log-likelihood without bias and moves rows whose second-best cluster the cell does not see.
 
 Cost per sweep: m K p for the tables, n `steps` p for the moves. In few dimensions labels renew almost as in exact

@@ -340,8 +340,8 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
             raise ParameterError("gibbs has no exact law for weighted rows: repeat rows, or use 'em', 'sem' or 'vb'")
 
     def _assignment(self) -> AbstractAssignment:
-        draws, remembers = not RULES[self.inference].soft, self.inference == "sem"
-        return assignment_from_name(self.assign, self.n_components, draws=draws, remembers=remembers)
+        draws, strict = not RULES[self.inference].soft, self.inference == "gibbs"
+        return assignment_from_name(self.assign, self.n_components, draws=draws, strict=strict)
 
     def _kernel(self, rows: Rows) -> MixtureKernel:
         K = self.n_components
