@@ -699,10 +699,10 @@ def test_a_refit_leaves_nothing_of_the_last_fit():
 
 def test_lists_reach_the_quality_of_exact_assignment():
     rng = np.random.default_rng(4)
-    centres = rng.normal(size=(60, 4)) * 6.0
-    X = centres[rng.integers(60, size=6_000)] + rng.normal(size=(6_000, 4))
+    centres = rng.normal(size=(200, 4)) * 9.0
+    X = centres[rng.integers(200, size=8_000)] + rng.normal(size=(8_000, 4))
     fits = {
-        assign: quiet(Mixture(60, inference="sem", assign=assign, covariance="diag", max_iter=60, random_state=0), X)
+        assign: quiet(Mixture(200, inference="sem", assign=assign, covariance="diag", max_iter=60, random_state=0), X)
         for assign in ("exact", "lists")
     }
     exact, lists = (fits[assign].score(X) for assign in ("exact", "lists"))
@@ -711,7 +711,7 @@ def test_lists_reach_the_quality_of_exact_assignment():
     assert np.median(evals["lists"]) < 0.25 * np.median(evals["exact"])
 
 
-@pytest.mark.parametrize("assign", ["lists", "groups", "canopy1"])
+@pytest.mark.parametrize("assign", ["lists", "groups", "canopy1", "canopy2", "tree"])
 def test_gibbs_refuses_kernels_that_estimate_the_likelihood(assign):
     with pytest.raises(ParameterError, match="assign='exact'"):
         Mixture(2, inference="gibbs", assign=assign).fit(np.zeros((5, 2)))

@@ -8,15 +8,15 @@ sum, whatever the engine:
     rows  --shards-->  T = family.sufficient(X[tile])  --kernel-->  z, S  --ordered sum-->  Assignment
 
 `T` is made tile by tile and never stored: a fit holds the data, the labels, and a few tiles for each thread.
-Every sweep counts its work in `info` (`n_evals`: scores computed; `renewed`: rows whose label changed): the
-speed claim is measured in every fit.
+Every sweep counts its work in `info` (`n_evals`: scores computed; `renewed`: share of labels that changed;
+`acceptance`: share of proposals accepted): the speed claim is measured in every fit.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,17 @@ class Rows:
         for start in range(shard.start, shard.stop, rows):
             yield slice(start, min(start + rows, shard.stop))
 
+    def every(self, step: int, first: int) -> Rows:
+        """Rows first, first + step, ...: views, but for sparse data."""
+        at = slice(first, None, step)
+        weight = None if self.weight is None else self.weight[at]
+        return Rows(self.X[at], self.family, weight, None if self.known is None else self.known[at])
+
+    def taken(self, at: IntArray) -> Rows:
+        """Some rows, or all in another order: copies."""
+        weight = None if self.weight is None else self.weight[at]
+        return Rows(self.X[at], self.family, weight, None if self.known is None else self.known[at])
+
     def log_base(self) -> float:
         """Weighted sum of log h(x) over all rows: what scores leave out of the log-likelihood."""
         total = 0.0
@@ -79,7 +90,7 @@ class Rows:
         return total
 
 
-Memory = Mapping[str, Array]  # what a kernel keeps for each row between sweeps: name -> (n, ...)
+Memory = Mapping[str, Array]  # what a kernel keeps between sweeps: name -> array; of each row, (n, ...)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +98,13 @@ class Part:
     """What a kernel did to one shard.
 
     `z` (rows,) int32; `log_norm`: weighted sum of log sum_k w_k exp<T, eta_k>, or an unbiased estimate; `S` (K, p) the
-    statistics of the drawn labels, or None to have them kept by differences; `memory` of the rows of the shard.
+    statistics of the drawn labels, or None to have them kept by differences.
     """
 
     z: IntArray
     log_norm: float
     info: Mapping[str, float]
     S: FloatArray | None = None
-    memory: Memory = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,13 +135,24 @@ class AbstractAssignment(ABC):
     def period(self) -> int:
         """Sweeps in which every row is scored in full once: log normalisers are estimates over so many sweeps."""
 
+    @property
+    @abstractmethod
+    def layout(self) -> str:
+        """How rows may lie: ``"parts"``, a plan serves any part of them; ``"fixed"``, a plan is for all of them;
+        ``"nearby"``, as fixed, and it pays to have rows that lie together in space side by side.
+        """
+
     @abstractmethod
     def prepare(self, rows: Rows) -> Any:
         """Once per data set: nothing, or the data tree. Returns a plan."""
 
     @abstractmethod
-    def refresh(self, plan: Any, eta: Array, log_w: Array, sweep: int) -> Any:
-        """Once per sweep: what all shards share, in the dtype of the scores. Returns a plan."""
+    def refresh(self, plan: Any, eta: Array, log_w: Array, sweep: int, shared: Memory) -> tuple[Any, Memory]:
+        """Once per sweep: what all shards share, in the dtype of the scores.
+
+        Returns a plan, and what the next `refresh` shall be given as `shared`: arrays that travel with the state. The
+        figures that the sweep measures are added to them.
+        """
 
     @abstractmethod
     def blank(self, n_rows: int, n_components: int) -> Memory:
@@ -139,7 +160,10 @@ class AbstractAssignment(ABC):
 
     @abstractmethod
     def sample(self, plan: Any, rows: Rows, shard: slice, z: IntArray, memory: Memory, key: np.uint64) -> Part:
-        """Draw the labels of a shard given its current labels `z` (rows of the shard,; -1 before the first sweep)."""
+        """Draw the labels of a shard given its current labels `z` (rows of the shard,; -1 before the first sweep).
+
+        What is remembered of the rows of the shard is brought up to date in `memory` itself.
+        """
 
     @abstractmethod
     def expect(self, plan: Any, rows: Rows, shard: slice) -> Soft:
@@ -155,28 +179,34 @@ def sample_all(
     memory: Memory,
     key: np.uint64,
     engine: Threads,
+    *,
+    others: bool = False,
 ) -> Assignment:
-    """One sweep over all rows, from labels `z` (n,) with statistics `S` (K, p)."""
-    shards = shards_of(rows.n_rows)
+    """One sweep over all rows, from labels `z` (n,) with statistics `S` (K, p), those of `others` included.
+
+    `memory` is left as it is, unless rows have others beside them: then it is a part of theirs, and written to.
+    """
+    shards, kept = shards_of(rows.n_rows), memory if others else {name: a.copy() for name, a in memory.items()}
 
     def part_of(shard: slice) -> Part:
-        return kernel.sample(plan, rows, shard, z[shard], {name: a[shard] for name, a in memory.items()}, key)
+        return kernel.sample(plan, rows, shard, z[shard], {name: a[shard] for name, a in kept.items()}, key)
 
-    drawn, kept = np.empty(rows.n_rows, np.int32), {name: np.empty_like(a) for name, a in memory.items()}
+    drawn = np.empty(rows.n_rows, np.int32)
     totals: list[FloatArray] = []
     log_norm, info = 0.0, dict[str, float]()
     for shard, part in zip(shards, engine.map(part_of, shards), strict=True):
         drawn[shard] = part.z
-        for name, a in part.memory.items():
-            kept[name][shard] = a
         log_norm += part.log_norm
         info = {name: info.get(name, 0.0) + value for name, value in part.info.items()}
-        if part.S is not None:
+        if part.S is not None and not others:
             totals = [part.S if not totals else np.add(totals[0], part.S, out=totals[0])]
     if rows.known is not None:  # kernels that look at a part of the clusters may have moved them
         drawn = np.where(rows.known >= 0, rows.known, drawn).astype(np.int32)
-    S = totals[0] if totals else updated_statistics(rows, z, drawn, S, engine)
-    return Assignment(drawn, S, log_norm, {**info, "renewed": float(np.mean(drawn != z))}, kept)
+    S = totals[0] if totals else updated_statistics(rows, z, drawn, S, engine, others=others)
+    info["renewed"] = float(np.mean(drawn != z))
+    if "n_proposed" in info:
+        info["acceptance"] = info["n_accepted"] / info["n_proposed"]
+    return Assignment(drawn, S, log_norm, info, kept)
 
 
 def expect_all(kernel: AbstractAssignment, plan: Any, rows: Rows, engine: Threads) -> Soft:
@@ -192,10 +222,15 @@ def expect_all(kernel: AbstractAssignment, plan: Any, rows: Rows, engine: Thread
     return total
 
 
-def updated_statistics(rows: Rows, before: IntArray, after: IntArray, S: FloatArray, engine: Threads) -> FloatArray:
-    """Statistics of labels `after`: from the rows that changed when they are few, afresh when they are many."""
+def updated_statistics(
+    rows: Rows, before: IntArray, after: IntArray, S: FloatArray, engine: Threads, *, others: bool = False
+) -> FloatArray:
+    """Statistics of labels `after`: from the rows that changed when they are few, afresh when they are many.
+
+    Where `S` holds the statistics of `others` too, always from the rows that changed.
+    """
     changed = np.flatnonzero(before != after)
-    if 2 * changed.size > rows.n_rows or before[changed].min(initial=0) < 0:
+    if not others and (2 * changed.size > rows.n_rows or before[changed].min(initial=0) < 0):
         return statistics(rows, after, S.shape[0], engine)
     S = S.copy()
     for chunk in (changed[a : a + MAX_TILE_ROWS] for a in range(0, changed.size, MAX_TILE_ROWS)):

@@ -88,13 +88,20 @@ class ExactAssignment(AbstractAssignment):
         """Every row, every sweep."""
         return 1
 
+    @property
+    def layout(self) -> str:
+        """No matter."""
+        return "parts"
+
     def prepare(self, rows: Rows) -> np.dtype[Any]:
         """The dtype of the scores: that of T."""
         return np.dtype(rows.family.sufficient(rows.X[:1]).dtype)
 
-    def refresh(self, plan: np.dtype[Any], eta: Array, log_w: Array, sweep: int) -> Array:
+    def refresh(
+        self, plan: np.dtype[Any], eta: Array, log_w: Array, sweep: int, shared: Memory
+    ) -> tuple[Array, Memory]:
         """(K, p), (K,) -> the matrix (p, K) that turns T into scores."""
-        return score_matrix(eta, log_w, plan)
+        return score_matrix(eta, log_w, plan), {}
 
     def blank(self, n_rows: int, n_components: int) -> Memory:
         """Nothing is remembered."""

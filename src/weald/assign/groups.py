@@ -65,17 +65,22 @@ class GroupsAssignment(AbstractAssignment):
         """A full look at each row in `turn` sweeps."""
         return self.turn
 
+    @property
+    def layout(self) -> str:
+        """No matter."""
+        return "parts"
+
     def prepare(self, rows: Rows) -> np.dtype[Any]:
         """The dtype of the scores."""
         return ExactAssignment().prepare(rows)
 
-    def refresh(self, plan: np.dtype[Any], eta: Array, log_w: Array, sweep: int) -> Plan:
+    def refresh(self, plan: np.dtype[Any], eta: Array, log_w: Array, sweep: int, shared: Memory) -> tuple[Plan, Memory]:
         """Split the clusters anew."""
         order, edges = split(np.asarray(eta)[:, :-1], self.size, np.random.default_rng([self.seed, sweep]))
         group = np.empty(len(order), np.int64)
         group[order] = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
         B = np.ascontiguousarray(score_matrix(eta, log_w, plan)[:, order])
-        return Plan(B, order, group, edges, sweep % self.turn)
+        return Plan(B, order, group, edges, sweep % self.turn), {}
 
     def blank(self, n_rows: int, n_components: int) -> Memory:
         """Nothing is remembered."""

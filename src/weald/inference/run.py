@@ -85,8 +85,9 @@ class _Tape:
         return cls(chain.state, stats, {name: list(values) for name, values in chain.draws.items()})
 
     def record(self, info: Mapping[str, float], kept: Mapping[str, Array]) -> None:
-        for name, value in info.items():
-            self.stats.setdefault(name, []).append(float(value))
+        n_before = max(map(len, self.stats.values()), default=0)
+        for name in {**self.stats, **info}:  # what a sweep has not measured is NaN
+            self.stats.setdefault(name, [np.nan] * n_before).append(float(info.get(name, np.nan)))
         for name, array in kept.items():
             self.draws.setdefault(name, []).append(array)
 

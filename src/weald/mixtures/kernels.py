@@ -10,6 +10,10 @@ Every sweep is: (eta, w) --E-step--> statistics S --rule--> new (eta, w). The ru
     gibbs   sample z    posterior draw                log p(X | eta, w)
     vb      expect      expectation   (139)-(149)     evidence lower bound: never falls (`weald.mixtures.merge` helps)
 
+Stochastic EM on many rows begins with incremental sweeps (Neal & Hinton 1998): rows are taken in `PARTS` interleaved
+parts, and parameters follow each part. Every part is a block of Gibbs sampling, so nothing is lost, and parameters
+settle in half the number of sweeps. Before a part has been seen, its share of the first statistics stands for it.
+
 For conjugate families the bound needs nothing but contract A,
     ELBO = sum_i log sum_k exp(E[log w_k] + <T_i, E[eta_k]>) - sum_k KL(eta_k) - KL(w),   KL = <S, E[eta]> - log m(S).
 
@@ -20,29 +24,36 @@ References: journal (003) 2.2.1 and 3.1; Canopy supplement (000) 1; Bishop (2006
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from weald._random import sweep_key
 from weald._typing import FloatArray, IntArray
 from weald.assign import AbstractAssignment, Rows, expect_all, sample_all
+from weald.assign._softmax import LANES
 from weald.assign.base import Memory
+from weald.assign.order import nearby_order
 from weald.engine import Threads
 from weald.inference.run import AbstractKernel
 from weald.mixtures.merge import merged
 from weald.partitions import FiniteDirichlet
 
 MERGE_EVERY = 5
+PARTS = 8
+PART_ROWS = 4096  # a part has at least so many rows
+MANY = 20  # and so many for each component
+EARLY = 8  # sweeps that are incremental
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureState:
     """Where a mixture stands: statistics S (K, p), parameters eta (K, p) and log_w (K,), labels z (n,) if drawn.
 
-    `memory` is what the assignment kernel remembers of each row.
+    `memory` is what the assignment kernel remembers of each row, `shared` what it remembers of them all.
     """
 
     S: FloatArray
@@ -51,6 +62,7 @@ class MixtureState:
     z: IntArray
     sweep: int = 0
     memory: Memory = field(default_factory=dict)
+    shared: Memory = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,6 +125,13 @@ RULES = {
 }
 
 
+def _measured(shared: Memory, info: dict[str, float]) -> Memory:
+    """What the kernel shall be told before the next sweep: what it has kept, and the figures of this sweep."""
+    if "kernel" in shared:
+        info["kernel"] = float(shared["kernel"])
+    return {**shared, **{name: np.array(value) for name, value in info.items()}}
+
+
 @dataclass(frozen=True, eq=False)
 class MixtureKernel(AbstractKernel):
     """One sweep of a finite mixture.
@@ -133,6 +152,8 @@ class MixtureKernel(AbstractKernel):
         rng -> statistics (K, p) to start from.
     log_base : float
         Sum of log h(x): added so that likelihoods are densities of the data.
+    incremental : bool
+        Whether the first sweeps of stochastic EM may update the parameters after each part of the rows.
     """
 
     model: Model
@@ -142,11 +163,25 @@ class MixtureKernel(AbstractKernel):
     engine: Threads
     first: Callable[[np.random.Generator], FloatArray]
     log_base: float = 0.0
+    incremental: bool = True
 
     @cached_property
     def plan(self) -> Any:
         """What the assignment kernel prepares once for these rows."""
         return self.assign.prepare(self.rows)
+
+    @cached_property
+    def parts(self) -> list[Rows]:
+        """Interleaved parts of the rows."""
+        return [self.rows.every(PARTS, first) for first in range(PARTS)]
+
+    def arranged(self) -> MixtureKernel:
+        """The same kernel for rows that lie side by side where they lie together in space, if its E-step likes that."""
+        if self.assign.layout != "nearby":
+            return self
+        C = self.rows.family.coordinates(self.rows.X)
+        order = nearby_order(C.toarray() if sp.issparse(C) else C, LANES)
+        return replace(self, rows=self.rows.taken(order))
 
     def init(self, rng: np.random.Generator) -> MixtureState:
         """Parameters from the statistics of the initialisation; no labels yet."""
@@ -160,7 +195,9 @@ class MixtureKernel(AbstractKernel):
 
     def step(self, rng: np.random.Generator, state: MixtureState) -> tuple[MixtureState, Mapping[str, float]]:
         """E-step at the current parameters, then new parameters; figures describe the point that was left."""
-        plan = self.assign.refresh(self.plan, state.eta, state.log_w, state.sweep)
+        if self._in_parts(state):
+            return self._step_in_parts(rng, state)
+        plan, shared = self.assign.refresh(self.plan, state.eta, state.log_w, state.sweep, state.shared)
         z, memory = state.z, state.memory
         if self.rule.soft:
             soft = expect_all(self.assign, plan, self.rows, self.engine)
@@ -174,7 +211,34 @@ class MixtureKernel(AbstractKernel):
         if self.rule.averages:
             S, info["n_merged"] = self._merge(S, state)
         eta, log_w = self.rule.parameters(self.model, S, rng)
-        return MixtureState(S, eta, log_w, z, state.sweep + 1, memory), info
+        return MixtureState(S, eta, log_w, z, state.sweep + 1, memory, _measured(shared, info)), info
+
+    def _in_parts(self, state: MixtureState) -> bool:
+        if not self.incremental or self.rule is not RULES["sem"] or state.sweep >= EARLY:
+            return False
+        enough = self.rows.n_rows >= PARTS * max(PART_ROWS, MANY * len(state.S))
+        return enough and self.assign.layout == "parts"
+
+    def _step_in_parts(self, rng: np.random.Generator, state: MixtureState) -> tuple[MixtureState, Mapping[str, float]]:
+        """A sweep whose parameters follow each part of the rows."""
+        z, memory = state.z.copy(), {name: a.copy() for name, a in state.memory.items()}
+        S, eta, log_w, shared, info = state.S, state.eta, state.log_w, state.shared, dict[str, float]()
+        seen = np.zeros_like(S)
+        for first, rows in enumerate(self.parts):
+            at = slice(first, None, PARTS)
+            plan, shared = self.assign.refresh(self.plan, eta, log_w, state.sweep, shared)
+            here, others = {name: a[at] for name, a in memory.items()}, state.sweep > 0
+            drawn = sample_all(self.assign, plan, rows, z[at], S, here, sweep_key(rng), self.engine, others=others)
+            z[at] = drawn.z
+            seen = drawn.S if others else seen + drawn.S
+            S = seen if others else seen + state.S * ((PARTS - 1 - first) / PARTS)
+            eta, log_w = self.rule.parameters(self.model, S, rng)
+            for name, value in {**drawn.info, "log_likelihood": drawn.log_norm}.items():
+                info[name] = info.get(name, 0.0) + value
+        info["renewed"] /= PARTS
+        info["log_likelihood"] += self.log_base
+        info["objective"] = info["log_likelihood"] + self.rule.penalty(self.model, state)
+        return MixtureState(S, eta, log_w, z, state.sweep + 1, memory, _measured(shared, info)), info
 
     def _merge(self, S: FloatArray, state: MixtureState) -> tuple[FloatArray, float]:
         if (state.sweep + 1) % MERGE_EVERY or self.rows.known is not None:

@@ -30,6 +30,7 @@ from weald._random import key_from, step_rng
 from weald._typing import Array, IntArray, Params, PathLike, RandomState, TableLike
 from weald._validate import check_amount, check_count, weights_for
 from weald.assign import AbstractAssignment, Rows, assignment_from_name
+from weald.assign.auto import in_words
 from weald.base import fingerprint
 from weald.exceptions import DataError, ParameterError, StatusWarning
 from weald.families.base import AbstractFamily
@@ -206,7 +207,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         if self.n_components > M.shape[0]:
             raise DataError(f"n_components={self.n_components} is more than n_samples={M.shape[0]}: ask for fewer")
         key = key_from(self.random_state)
-        kernel = self._kernel(Rows(M, self._make_family(M, self.n_components, weight), weight))
+        kernel = self._kernel(Rows(M, self._make_family(M, self.n_components, weight), weight)).arranged()
         snapshot = None if resume is None else read(resume, "Snapshot")
         mark = lambda: fingerprint(X=M, weight=weight, **self._what_draws_depend_on())  # noqa: E731
         schedule = self._schedule(kernel)
@@ -339,9 +340,9 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         if self.inference == "gibbs" and sample_weight is not None:
             raise ParameterError("gibbs has no exact law for weighted rows: repeat rows, or use 'em', 'sem' or 'vb'")
 
-    def _assignment(self) -> AbstractAssignment:
+    def _assignment(self, width: int) -> AbstractAssignment:
         draws, strict = not RULES[self.inference].soft, self.inference == "gibbs"
-        return assignment_from_name(self.assign, self.n_components, draws=draws, strict=strict)
+        return assignment_from_name(self.assign, self.n_components, width=width, draws=draws, strict=strict)
 
     def _kernel(self, rows: Rows) -> MixtureKernel:
         K = self.n_components
@@ -356,7 +357,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         rows = replace(rows, family=family)
         return MixtureKernel(
             Model(family, FiniteDirichlet(K, a)), rows, RULES[self.inference],
-            self._assignment(), self._engine(), first, rows.log_base(),
+            self._assignment(family.width), self._engine(), first, rows.log_base(),
         )  # fmt: skip
 
     def _what_draws_depend_on(self) -> dict[str, Any]:
@@ -401,7 +402,9 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         """Turn chains into components; return the draws of their parameters as (chain, draw, K, ...)."""
         gibbs = self.inference == "gibbs"
         state: MixtureState = chains[-1].state if gibbs else best_of(chains).state
-        self._state = replace(state, z=np.empty(0, np.int32), memory={})  # labels of rows are no part of a model file
+        self._state = replace(
+            state, z=np.empty(0, np.int32), memory={}, shared={}
+        )  # labels of rows are no part of a model file
         kept = matched(kernel, chains, self.warmup) if gibbs else point(kernel, self._state)
         self._likelihood = self._likelihood_now()
         for name in getattr(self, "parameters_", {}):  # of the fit before, perhaps with another family
@@ -428,7 +431,10 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
             last = {name: values[0].tolist() for name, values in stats.items()}
             arrived = stopping(kernel.rule, rows, self.tol, kernel.assign.period)(last)
             self.status_ = of_optimiser(stats["objective"][0], arrived=arrived, rises=kernel.rule.rises, n_rows=rows)
-        record = {**attrs, "weald": __version__, "inference": self.inference, "assign": type(kernel.assign).__name__}
+        figures = {name: values[0] for name, values in stats.items()}
+        n_scores = kernel.rows.n_rows * self.n_components
+        assign = in_words(figures, n_scores) if "kernel" in stats else self.assign
+        record = {**attrs, "weald": __version__, "inference": self.inference, "assign": assign}
         self.posterior_ = Posterior(draws, stats, self.status_, record, min(self.warmup, n) if gibbs else 0)
         self.n_iter_ = n
         self.lower_bound_ = float(stats["objective"][:, -1].mean()) / rows
