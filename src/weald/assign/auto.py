@@ -152,7 +152,10 @@ def in_words(stats: Mapping[str, FloatArray], n_scores: float) -> str:
     kernel = stats["kernel"]
     runs = np.flatnonzero(np.diff(kernel, prepend=-1.0))
     lengths = np.diff(runs, append=kernel.size)
-    chosen = ", then ".join(f"{CHOICES[int(kernel[a])]} for {n} sweeps" for a, n in zip(runs, lengths, strict=True))
+    words = [
+        f"{CHOICES[int(kernel[a])]} for {n} sweep{'' if n == 1 else 's'}" for a, n in zip(runs, lengths, strict=True)
+    ]
+    chosen = ", then ".join(words)
     moves = f" and renewed {stats['renewed'][-1]:.1%} of the labels" if "renewed" in stats else ""
     return f"auto: {chosen}; the last sweep computed {stats['n_evals'][-1] / n_scores:.1%} of all scores{moves}"
 

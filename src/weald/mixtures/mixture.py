@@ -70,12 +70,15 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         ``"em"`` (maximum a posteriori), ``"sem"`` (stochastic EM: fast for many components), ``"gibbs"`` (draws from
         the posterior), ``"vb"`` (variational Bayes: empties components it does not need).
     assign : str
-        E-step: ``"exact"`` scores every component for every row; for sem, ``"lists"`` scores a few candidates of each
-        row and all of them now and then, ``"groups"`` redraws labels within random groups of components, and
-        ``"canopy1"`` proposes from tables that similar rows share; ``"auto"`` takes lists for sem with more than 300
-        components and exact otherwise. `posterior_` says which in ``attrs["assign"]``.
+        E-step: ``"exact"`` scores every component for every row, ``"pruned"`` only those that bounds cannot rule out
+        (few columns); for sem also ``"lists"`` (a few candidates of each row, and all of them now and then),
+        ``"groups"`` (labels are redrawn within random groups of components), ``"canopy1"`` and ``"canopy2"``
+        (proposals from tables that similar rows share) and ``"tree"`` (exact draws from a tree of components).
+        ``"auto"`` chooses between exact, pruned and lists by what sweeps cost and renew, and may change its mind;
+        ``posterior_.attrs["assign"]`` says what it chose and why.
     init : str
-        ``"kmeans++"``, ``"random-points"`` or ``"random"`` (parameters from the prior).
+        ``"kmeans++"``, ``"random-points"``, ``"cover-tree"`` (points far from each other), or ``"random"`` (parameters
+        from the prior).
     max_iter : int
         Most sweeps of em, sem and vb.
     tol : float
@@ -137,7 +140,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         covariance: Literal["full", "diag", "spherical", "tied"] = "full",
         inference: Literal["em", "sem", "gibbs", "vb"] = "em",
         assign: str = "auto",
-        init: Literal["kmeans++", "random-points", "random"] = "kmeans++",
+        init: Literal["kmeans++", "random-points", "cover-tree", "random"] = "kmeans++",
         max_iter: int = 100,
         tol: float = 1e-3,
         n_init: int = 1,
