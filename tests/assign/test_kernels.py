@@ -140,6 +140,17 @@ def test_the_log_normaliser_is_unbiased(name, rng):
 
 
 @pytest.mark.parametrize("name", KERNELS)
+def test_the_log_normaliser_of_known_labels_is_their_score(name, rng):
+    X = rng.normal(size=(2_000, 3))
+    family = DiagonalGaussian.from_data(X, K)
+    known = rng.integers(0, K, len(X)).astype(np.int32)
+    eta, log_w = family.mode_eta(3 * family.sufficient(X)[:K]), np.full(K, -np.log(K))
+    out = sweeps(KERNELS[name], Rows(X, family, None, known), eta, log_w, known, 2, rng)
+    exact = float((family.sufficient(X) * eta[known]).sum() + log_w[known].sum())
+    assert out.log_norm == pytest.approx(exact, rel=0.1)
+
+
+@pytest.mark.parametrize("name", KERNELS)
 def test_known_labels_are_kept(name, rng):
     X = rng.normal(size=(3_000, 3))
     family = DiagonalGaussian.from_data(X, K)

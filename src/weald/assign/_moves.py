@@ -34,7 +34,7 @@ from weald._kernel import inline, kernel
 from weald._random import philox
 from weald._typing import Array, FloatArray, IntArray, Matrix
 from weald.assign.base import Memory, Part, Rows
-from weald.assign.exact import look_at
+from weald.assign.exact import ExactAssignment, look_at
 from weald.trees.alias import alias_draw
 
 BLOCK = 512  # rows that take a step together
@@ -104,7 +104,9 @@ def kept_tables(shared: Memory, K: int) -> Tables | None:
 
 
 def sweep_shard(plan: Plan, rows: Rows, shard: slice, z: IntArray, key: np.uint64, steps: int, turn: int) -> Part:
-    """Moves for all rows of a shard; those whose turn it is are then drawn exactly."""
+    """Moves for all rows of a shard; those whose turn it is are then drawn exactly, and all where any has no label."""
+    if z.min(initial=0) < 0:  # dozens of sweeps would not make up for labels from the tables
+        return ExactAssignment().sample(plan.B, rows, shard, z, {}, key)
     drawn, n_accepted = z.copy(), 0
     for tile in rows.tiles(shard, 1):
         labels, at = drawn[tile.start - shard.start : tile.stop - shard.start], np.arange(tile.start, tile.stop)
@@ -145,8 +147,8 @@ def propose(
 ) -> int:  # fmt: skip
     """`steps` independence moves of each row of T; the row numbers `rows` key the uniforms.
 
-    z (rows,) IN/OUT, -1 where a row has no label yet and is given one from its table. Returns how many moves were
-    accepted. Blocks of rows take each step together: loops of one kind vectorise and hide the latency of tables.
+    z (rows,) IN/OUT. Returns how many moves were accepted. Blocks of rows take each step together: loops of one kind
+    vectorise and hide the latency of tables.
     """
     bits, u = np.empty(BLOCK, np.uint64), np.empty(BLOCK)
     new, nowhere = np.empty(BLOCK, np.int32), np.full(BLOCK, -1, np.int32)
@@ -156,11 +158,6 @@ def propose(
     for a in range(0, rows.shape[0], BLOCK):
         b = min(rows.shape[0], a + BLOCK)
         k, c, row, ends = z[a:b], cell[a:b], rows[a:b], indptr[a : b + 1]
-        if k.min() < 0:
-            fill_random(key, row, 1, bits, u)
-            draw_from(tables, c, key, row, steps + 2, bits, new, new_q)
-            for i in range(b - a):
-                k[i] = new[i] if k[i] < 0 else k[i]
         weigh(tables, c, k, q)
         score_each(data, indices, ends, E, k, nowhere, score)
         for step in range(steps):

@@ -60,21 +60,36 @@ def buffer_for(rows: Rows, shard: slice, B: Array) -> Array:
     return np.empty((tallest, padded_columns(B)), B.dtype)
 
 
-def look(B: Array, rows: Rows, at: IntArray, key: np.uint64) -> tuple[IntArray, FloatArray]:
-    """Draw the rows `at` (m,) exactly among the columns of B (p, k): their columns (m,) and log normalisers (m,)."""
+def look(
+    B: Array, rows: Rows, at: IntArray, key: np.uint64, known: IntArray | None = None
+) -> tuple[IntArray, FloatArray]:
+    """Draw the rows `at` (m,) exactly among the columns of B (p, k): their columns (m,) and log normalisers (m,).
+
+    `known` (m,): columns that are known, -1 where none is.
+    """
     T = rows.family.sufficient(rows.X[at])
     scores = score_tile(T, B, np.empty((at.size, padded_columns(B)), B.dtype))
+    if known is not None:
+        _softmax.clamp(scores, known)
     drawn, norms = np.empty(at.size, np.int32), np.empty(at.size)
     _softmax.draw(scores, key, at, drawn, norms)
     return drawn, norms
 
 
-def look_at(B: Array, rows: Rows, at: IntArray, key: np.uint64) -> tuple[IntArray, float]:
-    """`look` in tiles: the columns drawn for rows `at` (m,), and their weighted sum of log normalisers."""
+def look_at(
+    B: Array, rows: Rows, at: IntArray, key: np.uint64, place: IntArray | None = None
+) -> tuple[IntArray, float]:
+    """`look` in tiles: the columns drawn for rows `at` (m,), and their weighted sum of log normalisers.
+
+    `place` (K,): the column of each cluster, where they are not in order.
+    """
+    known = np.full(at.size, -1, np.int32) if rows.known is None else rows.known[at]
+    if place is not None:
+        known = np.where(known >= 0, place[known], -1).astype(np.int32)
     step = max(16, TILE // max(B.shape))
     drawn, log_norm = np.empty(at.size, np.int32), 0.0
     for tile in (slice(a, a + step) for a in range(0, at.size, step)):
-        drawn[tile], norms = look(B, rows, at[tile], key)
+        drawn[tile], norms = look(B, rows, at[tile], key, known[tile])
         log_norm += float(norms.sum() if rows.weight is None else norms @ rows.weight[at[tile]])
     return drawn, log_norm
 

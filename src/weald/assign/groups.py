@@ -91,7 +91,7 @@ class GroupsAssignment(AbstractAssignment):
         at = np.arange(shard.start, shard.stop)
         full = (at % self.turn == plan.phase) | (z < 0)
         drawn = z.copy()
-        columns, log_norm = look_at(plan.B, rows, at[full], key)
+        columns, log_norm = look_at(plan.B, rows, at[full], key, np.argsort(plan.order))
         drawn[full] = plan.order[columns]
         n_scores = self._redraw(plan, rows, shard, at[~full], drawn, key)
         n_full = int(full.sum())

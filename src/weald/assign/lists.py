@@ -259,7 +259,7 @@ def near_first(scores: Array, top: float, depth: float, length: int, member: Int
             member[front], member[j] = member[j], member[front]
             scores[front], scores[j] = scores[j], scores[front]
             front += 1
-    return min(near, length)
+    return min(front, length)
 
 
 @ordered

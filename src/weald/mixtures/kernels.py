@@ -230,6 +230,8 @@ class MixtureKernel(AbstractKernel):
             here, others = {name: a[at] for name, a in memory.items()}, state.sweep > 0
             drawn = sample_all(self.assign, plan, rows, z[at], S, here, sweep_key(rng), self.engine, others=others)
             z[at] = drawn.z
+            for name, a in drawn.memory.items():
+                memory[name][at] = a  # onto itself, but for the first sweep
             seen = drawn.S if others else seen + drawn.S
             S = seen if others else seen + state.S * ((PARTS - 1 - first) / PARTS)
             eta, log_w = self.rule.parameters(self.model, S, rng)

@@ -35,15 +35,12 @@ MIN_EXPECTED = 8.0
 
 def chi_square(counts: Array, p: Array) -> float:
     """P-value of counts (m,) against probabilities p (m,), rare cells pooled."""
-    expected = counts.sum() * np.asarray(p, np.float64)
-    order = np.argsort(expected)
-    rare = order[np.cumsum(expected[order]) < MIN_EXPECTED]
-    keep = np.setdiff1d(order, rare)
-    if rare.size:
-        rare = np.append(rare, keep[np.argmin(expected[keep])])
-        keep = np.setdiff1d(keep, rare)
-    observed = np.append(counts[keep], counts[rare].sum()) if rare.size else counts[keep]
-    wanted = np.append(expected[keep], expected[rare].sum()) if rare.size else expected[keep]
+    counts, expected = np.asarray(counts), counts.sum() * np.asarray(p, np.float64)
+    rare = expected < MIN_EXPECTED
+    if rare.any() and expected[rare].sum() < MIN_EXPECTED and not rare.all():
+        rare[np.argmin(np.where(rare, np.inf, expected))] = True
+    observed = np.append(counts[~rare], counts[rare].sum()) if rare.any() else counts
+    wanted = np.append(expected[~rare], expected[rare].sum()) if rare.any() else expected
     return float(chisquare(observed, wanted * observed.sum() / wanted.sum()).pvalue)
 
 
