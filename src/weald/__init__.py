@@ -23,8 +23,8 @@ _HOMES = {
     "save": "weald.persist",
 }
 _ROOMS = (
-    "assign", "datasets", "diagnostics", "engine", "exceptions", "families", "inference", "metrics", "mixtures",
-    "partitions", "persist", "plot", "posterior", "testing", "trees",
+    "assign", "consensus", "datasets", "diagnostics", "engine", "exceptions", "families", "inference", "metrics",
+    "mixtures", "partitions", "persist", "plot", "posterior", "testing", "trees",
 )  # fmt: skip
 
 __all__ = ["__version__", *_HOMES, *_ROOMS]

@@ -45,6 +45,7 @@ REGISTRY: dict[str, str] = {
     "Multinomial": "weald.families.multinomial:Multinomial",
     "NaiveBayes": "weald.mixtures.naive_bayes:NaiveBayes",
     "NormalisedGeneralisedGamma": "weald.partitions.nggp:NormalisedGeneralisedGamma",
+    "PartitionState": "weald.mixtures.collapsed:PartitionState",
     "PitmanYor": "weald.partitions.pitman_yor:PitmanYor",
     "Poisson": "weald.families.poisson:Poisson",
     "Posterior": "weald.posterior:Posterior",
