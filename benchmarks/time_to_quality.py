@@ -5,7 +5,7 @@
 
 All start from the same random points. Quality is the mean log-likelihood of 10,000 rows, scored in full; the goal is
 0.1 nats below the best that exact assignment reaches in whole sweeps. "exact, in parts" is exact assignment with the
-incremental first sweeps that auto has too: it tells what of the gain is the kernel's. All but scoring is timed.
+incremental early sweeps that auto has too: it tells what of the gain is the kernel's. All but scoring is timed.
 
 Then scikit-learn's GaussianMixture with diagonal covariance at K = 1,000: whole fits, scored on rows held out.
 """

@@ -138,13 +138,20 @@ class AutoAssignment(AbstractAssignment):
 
     def _choose(self, rows: Rows, eta: Array, log_w: Array, sweep: int, shared: Memory) -> str:
         before = CHOICES[int(shared["kernel"])] if "kernel" in shared else ""
-        if before and sweep % LOOK and sweep > SETTLE:
+        if before and sweep % LOOK and (sweep > SETTLE or before == "pruned"):
             return before
-        if "pruned" in self.names and pruned_share(rows, eta, log_w) < FEW_LISTED:
+        if "pruned" in self.names and few_listed(rows, eta, log_w, before, shared):
             return "pruned"
         if "lists" not in self.names or (before == "exact" and sweep > SETTLE):
             return "exact"
         return "exact" if before == "lists" and sweep > SETTLE and not lists_pay(rows, log_w.size, shared) else "lists"
+
+
+def few_listed(rows: Rows, eta: Array, log_w: Array, before: str, figures: Memory) -> bool:
+    """Whether bounds leave few scores: as counted in the last sweep, or by a few cells of rows."""
+    counted = before == "pruned" and "n_evals" in figures
+    share = figures["n_evals"] / (rows.n_rows * log_w.size) if counted else pruned_share(rows, eta, log_w)
+    return bool(share < FEW_LISTED)
 
 
 def in_words(stats: Mapping[str, FloatArray], n_scores: float) -> str:

@@ -10,9 +10,10 @@ Every sweep is: (eta, w) --E-step--> statistics S --rule--> new (eta, w). The ru
     gibbs   sample z    posterior draw                log p(X | eta, w)
     vb      expect      expectation   (139)-(149)     evidence lower bound: never falls (`weald.mixtures.merge` helps)
 
-Stochastic EM on many rows begins with incremental sweeps (Neal & Hinton 1998): rows are taken in `PARTS` interleaved
+Early sweeps of stochastic EM on many rows are incremental (Neal & Hinton 1998): rows are taken in `PARTS` interleaved
 parts, and parameters follow each part. Every part is a block of Gibbs sampling, so nothing is lost, and parameters
-settle in half the number of sweeps. Before a part has been seen, its share of the first statistics stands for it.
+settle in about half the number of sweeps. The first two sweeps are whole: components that start from single rows would
+starve on parts.
 
 For conjugate families the bound needs nothing but contract A,
     ELBO = sum_i log sum_k exp(E[log w_k] + <T_i, E[eta_k]>) - sum_k KL(eta_k) - KL(w),   KL = <S, E[eta]> - log m(S).
@@ -46,7 +47,7 @@ MERGE_EVERY = 5
 PARTS = 8
 PART_ROWS = 4096  # a part has at least so many rows
 MANY = 20  # and so many for each component
-EARLY = 8  # sweeps that are incremental
+EARLY = range(2, 8)  # sweeps that are incremental
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,7 @@ class MixtureKernel(AbstractKernel):
     log_base : float
         Sum of log h(x): added so that likelihoods are densities of the data.
     incremental : bool
-        Whether the first sweeps of stochastic EM may update the parameters after each part of the rows.
+        Whether early sweeps of stochastic EM may update the parameters after each part of the rows.
     """
 
     model: Model
@@ -214,7 +215,7 @@ class MixtureKernel(AbstractKernel):
         return MixtureState(S, eta, log_w, z, state.sweep + 1, memory, _measured(shared, info)), info
 
     def _in_parts(self, state: MixtureState) -> bool:
-        if not self.incremental or self.rule is not RULES["sem"] or state.sweep >= EARLY:
+        if not self.incremental or self.rule is not RULES["sem"] or state.sweep not in EARLY:
             return False
         enough = self.rows.n_rows >= PARTS * max(PART_ROWS, MANY * len(state.S))
         return enough and self.assign.layout == "parts"
@@ -223,17 +224,12 @@ class MixtureKernel(AbstractKernel):
         """A sweep whose parameters follow each part of the rows."""
         z, memory = state.z.copy(), {name: a.copy() for name, a in state.memory.items()}
         S, eta, log_w, shared, info = state.S, state.eta, state.log_w, state.shared, dict[str, float]()
-        seen = np.zeros_like(S)
         for first, rows in enumerate(self.parts):
             at = slice(first, None, PARTS)
             plan, shared = self.assign.refresh(self.plan, eta, log_w, state.sweep, shared)
-            here, others = {name: a[at] for name, a in memory.items()}, state.sweep > 0
-            drawn = sample_all(self.assign, plan, rows, z[at], S, here, sweep_key(rng), self.engine, others=others)
-            z[at] = drawn.z
-            for name, a in drawn.memory.items():
-                memory[name][at] = a  # onto itself, but for the first sweep
-            seen = drawn.S if others else seen + drawn.S
-            S = seen if others else seen + state.S * ((PARTS - 1 - first) / PARTS)
+            here = {name: a[at] for name, a in memory.items()}
+            drawn = sample_all(self.assign, plan, rows, z[at], S, here, sweep_key(rng), self.engine, others=True)
+            z[at], S = drawn.z, drawn.S
             eta, log_w = self.rule.parameters(self.model, S, rng)
             for name, value in {**drawn.info, "log_likelihood": drawn.log_norm}.items():
                 info[name] = info.get(name, 0.0) + value
