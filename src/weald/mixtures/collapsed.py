@@ -414,7 +414,7 @@ def _counts_laws(rows: Rows) -> Laws:
         prior, totals = np.append(family.alpha, family.beta), family.alpha + family.beta
     else:
         assert isinstance(family, Multinomial | Categorical)
-        of_segment = sparse.block_diag([np.ones((length, 1)) for length in family.lengths])
+        of_segment = sparse.block_diag([sparse.coo_array(np.ones((length, 1))) for length in family.lengths])
         words, segments = T, T @ of_segment
         prior, totals = family.concentration, family.segment_sums(family.concentration)
     if prior.min() < SMALL:
