@@ -60,7 +60,8 @@ for ax, d in zip(axes, (3, 16), strict=True):
     for assign in KERNELS:
         seconds, quality = paths[d, assign].T
         ax.plot(seconds, quality, "o-", color=COLOURS[assign], linewidth=2, markersize=5)
-        name = {"xytext": (0, -16 if assign in ("exact", "canopy1") else 8), "ha": "center", "color": COLOURS[assign]}
+        away, side = {"exact": ((0, -16), "center"), "canopy1": ((8, -12), "left")}.get(assign, ((0, 8), "center"))
+        name = {"xytext": away, "ha": side, "color": COLOURS[assign]}
         ax.annotate(assign, (seconds[-1], quality[-1]), textcoords="offset points", **name)
     ax.set(xscale="log", xlabel="CPU seconds of a whole fit", title=f"{d} columns, {K} clusters", xlim=(0.02, 1.3))
     ax.set_xticks([0.02, 0.05, 0.1, 0.2, 0.5, 1], ["0.02", "0.05", "0.1", "0.2", "0.5", "1"])

@@ -9,7 +9,7 @@ sorted by group and each group is one small matrix product:
     z_i ~ softmax over the group of z_i
 
 Cost per sweep: n `size` p, whatever K. Labels mix slowly when K is large (a label meets each neighbour once in a few
-sweeps), so this is a kernel for the burn-in. One row in `turn` is scored in full and drawn exactly, which
+sweeps), and lists get further in the same time. One row in `turn` is scored in full and drawn exactly, which
 estimates the log-likelihood without bias. Canopy specification 1.8, K4.
 
     >>> GroupsAssignment(size=32).size
