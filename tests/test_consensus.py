@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from weald import consensus as cs
+from weald.consensus import losses, search
 from weald.diagnostics import co_clustering
 from weald.exceptions import ParameterError
 from weald.metrics import variation_of_information
@@ -145,10 +146,10 @@ def test_estimate_is_the_best_with_few_clusters(loss, max_clusters, tables, rng)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_search_with_the_wrong_objective_is_rejected(loss, tables, rng, monkeypatch):
     """The sign turned round, and the variation of information with the curve of Binder's loss and the reverse."""
-    right, other = cs._tables, LOSSES[1 - LOSSES.index(loss)]
-    monkeypatch.setattr(cs, "_tables", lambda *args: right(*args)._replace(g=-right(*args).g))
+    right, other = search.tables_of, LOSSES[1 - LOSSES.index(loss)]
+    monkeypatch.setattr(search, "tables_of", lambda *args: right(*args)._replace(g=-right(*args).g))
     assert misses(loss, tables, rng, 100) > 3
-    monkeypatch.setattr(cs, "_tables", lambda c, w, search: right(c, w, search._replace(loss=other)))
+    monkeypatch.setattr(search, "tables_of", lambda c, w, wanted: right(c, w, wanted._replace(loss=other)))
     assert misses(loss, tables, rng, 100, n_starts=1) > 3
 
 
@@ -166,9 +167,9 @@ def state(tables):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_steps_change_the_objective_by_what_they_say(loss, rng):
     """Putting, taking and choosing, with weights, against contingency tables counted anew."""
-    Z = cs._draws(rng.integers(0, 4, (7, 15)))
+    Z = losses.checked_draws(rng.integers(0, 4, (7, 15)))
     weight = rng.integers(1, 5, 15)
-    tables = cs._tables(Z.T, weight, cs._Search(loss, 1, 5))
+    tables = search.tables_of(Z.T, weight, search.Search(loss, 1, 5))
     offset = np.concatenate([[0], np.cumsum(Z.max(1) + 1)])
 
     def objective():
@@ -185,18 +186,18 @@ def test_steps_change_the_objective_by_what_they_say(loss, rng):
     for _ in range(200):
         i, before = rng.integers(15), objective()
         if tables.z[i] >= 0:
-            assert cs._change(tables, i, tables.z[i], -1) == pytest.approx(before - objective(), abs=1e-9)
+            assert search.change(tables, i, tables.z[i], -1) == pytest.approx(before - objective(), abs=1e-9)
             continue
         tried = []
         for k in range(5):
-            tried.append(cs._change(tables, i, k, 1))
+            tried.append(search.change(tables, i, k, 1))
             assert tried[k] == pytest.approx(objective() - before, abs=1e-9)
-            cs._change(tables, i, k, -1)
-        best, least, _ = cs._best(tables, i, 5)
+            search.change(tables, i, k, -1)
+        best, least, _ = search.best_place(tables, i, 5)
         assert least == pytest.approx(min(tried), abs=1e-9)
         k = rng.integers(5) if rng.random() < 0.7 else best
-        cs._change(tables, i, k, 1)
-        assert cs._best(tables, i, 5)[2] == pytest.approx(tried[k], abs=1e-9)
+        search.change(tables, i, k, 1)
+        assert search.best_place(tables, i, 5)[2] == pytest.approx(tried[k], abs=1e-9)
         assert not tables.score.any()
 
 
@@ -283,7 +284,7 @@ def test_items_always_together_are_together(rng):
 
 def test_many_items_are_searched_through_a_subset(rng, monkeypatch):
     truth, Z = noisy(rng, 60, 900, 6, 0.3)
-    monkeypatch.setattr(cs, "MAX_ITEMS", 150)
+    monkeypatch.setattr(search, "MAX_ITEMS", 150)
     assert same(cs.point_estimate(Z, rng=rng).labels, truth)
     assert cs.point_estimate(Z, rng=rng, max_clusters=3).n_clusters <= 3
 
