@@ -4,7 +4,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-CLAIMS = ("cover_tree", "exact_sem", "time_to_quality", "first_call", "memory", "scaling")
+CLAIMS = (
+    "cover_tree",
+    "exact_sem",
+    "time_to_quality",
+    "first_call",
+    "memory",
+    "scaling",
+    "dp_mixture",
+    "dp_scaling",
+    "tree_guided",
+)
 LONG = ("canopy_table",)  # run when named
 
 if __name__ == "__main__":

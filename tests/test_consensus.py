@@ -426,3 +426,26 @@ def test_ten_thousand_items_in_tens_of_seconds(rng):
     found = cs.point_estimate(Z, rng=rng)
     assert time.process_time() - start < 60
     assert same(found.labels, truth)
+
+
+def test_an_item_is_alone_only_with_support(rng):
+    """Three clusters of ten, one item that is in each of them by turns, and one that is alone in most draws."""
+    Z = np.tile(np.append(np.repeat([0, 1, 2], 10), [0, 3]), (60, 1))
+    Z[:, 30] = np.arange(60) % 3
+    Z[:20, 31] = 1
+    free = cs.point_estimate(Z, rng=rng)
+    supported = cs.point_estimate(Z, support=0.5, rng=rng)
+    assert (np.bincount(free.labels)[free.labels[30:]] == 1).all()
+    sizes = np.bincount(supported.labels)[supported.labels]
+    assert sizes[30] == 11
+    assert sizes[31] == 1
+    assert supported.n_clusters == 4
+    assert supported.loss >= free.loss
+    np.testing.assert_array_equal(cs.canonical(supported.labels[:30]), np.repeat([0, 1, 2], 10))
+
+
+def test_items_that_are_never_together_stay_alone_or_not_at_all(rng):
+    Z = np.array([[0, 1, 2], [0, 1, 2]])
+    assert cs.point_estimate(Z, support=0.9, rng=rng).n_clusters == 3
+    pairs = np.array([[0, 0, 1], [0, 1, 0], [0, 1, 1]])
+    assert cs.point_estimate(pairs, support=1.0, rng=rng).n_clusters in (1, 2)

@@ -106,6 +106,14 @@ def test_demo_is_the_wine_table():
     assert len(demo.classes) == 3
 
 
+def test_galaxies_are_the_published_ones():
+    velocities = datasets.load_galaxies()
+    assert velocities.shape == (82,)
+    assert (np.diff(velocities) >= 0).all()
+    assert velocities.mean() == pytest.approx(20.8315, abs=1e-4)
+    assert velocities[[0, -1]].tolist() == [9.172, 34.279]
+
+
 def test_bad_parameters_are_named():
     with pytest.raises(ParameterError, match="k must be positive"):
         datasets.make_blobs_overlapping(10, 2, 0, 1.0, rng=0)

@@ -146,6 +146,11 @@ def mixture(family: str, covariance: str, inference: str = "em") -> weald.Mixtur
     return weald.Mixture(2, family=family, covariance=covariance, inference=inference, **options)
 
 
+def partitions(family: str, covariance: str, inference: str = "collapsed") -> weald.DPMixture:
+    options = {"draws": 4, "warmup": 2, "chains": 2, "random_state": 0}
+    return weald.DPMixture(family=family, covariance=covariance, inference=inference, **options)
+
+
 @pytest.mark.parametrize("cells", rows("missing cells"), ids=lambda cells: cells[0].replace("`", ""))
 def test_support_of_families(cells):
     family, covariance = [*re.findall(r"`(\w+)`", cells[0]), "diag"][:2]
@@ -157,6 +162,11 @@ def test_support_of_families(cells):
         for inference in ("em", "sem", "gibbs", "vb"):
             assert mixture(family, covariance, inference).fit(X).predict_proba(X).shape == (40, 2)
 
+    def fit_partitions():
+        for inference in ("collapsed", "tree-guided", "parallel", "vb"):
+            model = partitions(family, covariance, inference).fit(X)
+            assert model.predict_proba(X).shape == (40, model.n_components_)
+
     def fit_classifiers():
         for inference in ("map", "posterior"):
             assert weald.NaiveBayes(family, inference=inference).fit(X, y).predict(X).shape == (40,)
@@ -164,11 +174,15 @@ def test_support_of_families(cells):
     naive = "no" if family == "gaussian" and covariance != weald.NaiveBayes.covariance else works(fit_classifiers)
     found = [
         works(fit_mixtures),
+        works(fit_partitions),
         naive,
         works(lambda: mixture(family, covariance).fit(sparse.csr_array(X)).predict(sparse.csr_array(X))),
         works(lambda: mixture(family, covariance).fit(hole).predict(hole)),
     ]
     assert found == cells[1:]
+    if found[1] == "yes":  # what holds for one mixture holds for the other
+        assert works(lambda: partitions(family, covariance).fit(sparse.csr_array(X)).predict(X)) == cells[4]
+        assert works(lambda: partitions(family, covariance).fit(hole).predict(hole)) == cells[5]
 
 
 @pytest.mark.parametrize("cells", rows("sample_weight"), ids=lambda cells: " ".join(cells[:2]).replace("`", ""))
@@ -176,13 +190,18 @@ def test_support_of_estimators(cells, tmp_path):
     estimator, inference = (cell.strip("`") for cell in cells[:2])
     X, y, weight = counts("poisson"), np.arange(40) % 2, np.linspace(0.5, 2.0, 40)
     path = tmp_path / "model.weald"
-    mixed = estimator == "Mixture"
-
-    def new():
-        return mixture("poisson", "diag", inference) if mixed else weald.NaiveBayes("poisson", inference=inference)
+    makers = {
+        "Mixture": lambda: mixture("poisson", "diag", inference),
+        "DPMixture": lambda: partitions("poisson", "diag", inference),
+        "BayesianHierarchicalClustering": lambda: weald.BayesianHierarchicalClustering(
+            family="poisson", method=inference, random_state=0
+        ),
+        "NaiveBayes": lambda: weald.NaiveBayes("poisson", inference=inference),
+    }
+    new = makers[estimator]
 
     def batches():
-        model = new().partial_fit(X, y) if mixed else new().partial_fit(X, y, classes=[0, 1])
+        model = new().partial_fit(X, y, classes=[0, 1]) if estimator == "NaiveBayes" else new().partial_fit(X, y)
         model.partial_fit(X, y)
 
     def resume():

@@ -11,7 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from weald import datasets, plot
-from weald.exceptions import MissingExtraError, ParameterError
+from weald.exceptions import MissingExtraError, ParameterError, Status, Verdict
+from weald.posterior import Posterior
 
 matplotlib.use("Agg")
 C = np.array([[4.0, 1.5], [1.5, 1.0]])
@@ -126,6 +127,45 @@ def test_trace_draws_each_chain_and_names_what_there_is(ax):
     np.testing.assert_array_equal(ax.lines[2].get_ydata(), [1, 1.5, 3])
     with pytest.raises(ParameterError, match="no trace 'means'; there are: objective"):
         plot.plot_trace(posterior, "means", Figure().subplots())
+
+
+def test_trace_marks_warmup_and_looks_past_it(ax):
+    trace = np.r_[-1e6, -50.0, np.linspace(0, 10, 8)][None]
+    plot.plot_trace(SimpleNamespace(draws={}, stats={"n_clusters": trace}, warmup=2), "n_clusters", ax)
+    assert ax.patches[0].get_x() + ax.patches[0].get_width() == 2.5
+    assert -10 < ax.get_ylim()[0] < 0 < 10 < ax.get_ylim()[1] < 20
+    assert ax.get_ylabel() == "number of clusters"
+
+
+def test_number_of_clusters_shows_the_posterior_and_its_interval(ax):
+    Z = np.zeros((1, 40, 5), np.int64)
+    Z[0, :30, 3:] = 1
+    Z[0, 30:39, 3:] = [1, 2]
+    Z[0, 39] = [0, 1, 2, 3, 9]  # labels may have gaps
+    posterior = Posterior({"z": Z}, {}, Status(Verdict.OK, "", ()), {})
+    plot.plot_n_clusters(posterior, ax)
+    assert [bar.get_x() + bar.get_width() / 2 for bar in ax.patches] == pytest.approx([2, 3, 5])
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], [0.75, 0.225, 0.025])
+    colours = [bar.get_facecolor() for bar in ax.patches]
+    assert colours[0] == colours[1] != colours[2]
+    assert "95 % interval: 2 to 3" in [text.get_text() for text in ax.texts]
+    model = SimpleNamespace(posterior_=posterior)
+    assert len(plot.plot_n_clusters(model, Figure().subplots()).patches) == 3
+
+
+def test_co_clustering_is_sorted_by_cluster_with_bounds_drawn(ax):
+    labels = np.array([1, 0, 1, 0, 0])
+    P = np.arange(25.0).reshape(5, 5) / 25
+    plot.plot_co_clustering(P, labels, ax)
+    order = [1, 3, 4, 0, 2]
+    np.testing.assert_array_equal(ax.images[0].get_array(), P[np.ix_(order, order)])
+    assert ax.images[0].get_clim() == (0, 1)
+    boxes = [(patch.get_x(), patch.get_y(), patch.get_width()) for patch in ax.patches if not patch.get_fill()]
+    assert boxes == [(-0.5, -0.5, 3), (2.5, 2.5, 2)]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["0", "1"]
+    np.testing.assert_array_equal(ax.get_yticks(), [1, 3.5])
+    with pytest.raises(ParameterError, match=r"each pair of the 5 labels, got \(5, 4\)"):
+        plot.plot_co_clustering(P[:, :4], labels, Figure().subplots())
 
 
 def test_profiles_show_the_strongest_columns_in_order(ax):

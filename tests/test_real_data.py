@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.metrics import adjusted_rand_score
 from sklearn.naive_bayes import BernoulliNB, MultinomialNB
 
-from weald import Mixture, NaiveBayes
+from weald import DPMixture, Mixture, NaiveBayes
 from weald.metrics import purity
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -65,3 +65,28 @@ def test_digit_codes_in_a_hundred_clusters():
         X, y = z["train"].astype(np.float32), z["y_train"]
     mix = Mixture(100, covariance="full", inference="sem", max_iter=60, random_state=0).fit(X)
     assert purity(y, mix.labels_) > 0.9
+
+
+def nips(n_documents, n_words):
+    """Counts of some papers, without words that three papers in ten have, and the words."""
+    with np.load(DATA / "nips_bow" / "nips.npz", allow_pickle=False) as z:
+        X = sp.csr_array((z["data"].astype(float), z["indices"].astype(np.int32), z["indptr"]), shape=tuple(z["shape"]))
+        vocabulary = z["vocab"]
+    X = X[np.random.default_rng(0).permutation(X.shape[0])[:n_documents]]
+    telling = np.flatnonzero((X > 0).sum(axis=0) < 0.3 * n_documents)
+    kept = telling[np.argsort(-X[:, telling].sum(axis=0), kind="stable")[:n_words]]
+    return X[:, kept], vocabulary[kept]
+
+
+def test_papers_in_groups_by_subject():
+    """Journal Figure 20: 300 papers, 5,000 words; groups such as neurons, speech, chips, reinforcement learning."""
+    X, words = nips(300, 5_000)
+    prior = {"concentration": 4.0}  # words of a group are smoothed: the larger, the fewer groups
+    model = DPMixture(family="multinomial", family_prior=prior, draws=50, warmup=50, chains=2, random_state=0).fit(X)
+    assert 5 <= model.n_components_ <= 25
+    top = [set(words[np.argsort(-p)[:15]]) for p in model.probabilities_]
+    subjects = ({"policy", "reinforcement"}, {"visual", "stimulus"}, {"chip", "analog"}, {"speech", "hmm"})
+    homes = [[k for k, group in enumerate(top) if subject <= group] for subject in subjects]
+    assert all(homes)
+    assert len({home[0] for home in homes}) == len(subjects)
+    assert min(np.bincount(model.labels_)[home[0]] for home in homes) >= 10

@@ -12,8 +12,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AliasTable": "weald.trees",
+    "BayesianHierarchicalClustering": "weald.mixtures",
     "Checkpoint": "weald.persist",
     "CoverTree": "weald.trees",
+    "DPMixture": "weald.mixtures",
     "Mixture": "weald.mixtures",
     "NaiveBayes": "weald.mixtures",
     "Posterior": "weald.posterior",
@@ -32,6 +34,8 @@ __all__ = ["__version__", *_HOMES, *_ROOMS]
 if TYPE_CHECKING:
     from weald._progress import Progress as Progress
     from weald.exceptions import Status as Status
+    from weald.mixtures import BayesianHierarchicalClustering as BayesianHierarchicalClustering
+    from weald.mixtures import DPMixture as DPMixture
     from weald.mixtures import Mixture as Mixture
     from weald.mixtures import NaiveBayes as NaiveBayes
     from weald.persist import Checkpoint as Checkpoint

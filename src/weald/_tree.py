@@ -30,11 +30,13 @@ ARRAY_KINDS, SCALAR_KINDS = "biufcmMSU", "biufcmM"
 MAX_DEPTH = 50
 
 REGISTRY: dict[str, str] = {
+    "BayesianHierarchicalClustering": "weald.mixtures.hierarchical:BayesianHierarchicalClustering",
     "Bernoulli": "weald.families.bernoulli:Bernoulli",
     "Categorical": "weald.families.categorical:Categorical",
     "Chain": "weald.inference.run:Chain",
     "Components": "weald.mixtures.components:Components",
     "CoverTree": "weald.trees.cover:CoverTree",
+    "DPMixture": "weald.mixtures.dp_mixture:DPMixture",
     "DiagonalGaussian": "weald.families.gaussian_diag:DiagonalGaussian",
     "DirichletProcess": "weald.partitions.dp:DirichletProcess",
     "FiniteDirichlet": "weald.partitions.dirichlet:FiniteDirichlet",
@@ -45,6 +47,8 @@ REGISTRY: dict[str, str] = {
     "Multinomial": "weald.families.multinomial:Multinomial",
     "NaiveBayes": "weald.mixtures.naive_bayes:NaiveBayes",
     "NormalisedGeneralisedGamma": "weald.partitions.nggp:NormalisedGeneralisedGamma",
+    "ParallelState": "weald.mixtures.parallel:ParallelState",
+    "PartitionDraws": "weald.mixtures.partition_draws:PartitionDraws",
     "PartitionState": "weald.mixtures.collapsed:PartitionState",
     "PitmanYor": "weald.partitions.pitman_yor:PitmanYor",
     "Poisson": "weald.families.poisson:Poisson",

@@ -34,7 +34,7 @@ class AbstractTableEstimator(BaseEstimator, ABC):
 
     family: str | AbstractFamily
     covariance: str
-    prior: Params | None
+    prior: Any
     n_jobs: int | None
     n_features_in_: int
     _schema: Schema | None
@@ -67,9 +67,7 @@ class AbstractTableEstimator(BaseEstimator, ABC):
             if self.family.n_columns != X.shape[1]:
                 raise ParameterError(f"the family reads {self.family.n_columns} columns, X has {X.shape[1]}")
             return self.family
-        if self.prior is not None and not isinstance(self.prior, Mapping):
-            raise ParameterError(f"prior must be a mapping of hyperparameters by name, or None, got {self.prior!r}")
-        options: dict[str, Any] = dict(self.prior or {})
+        options: dict[str, Any] = dict(self._family_options())
         if self._schema is not None:
             options["n_levels"] = [n for n in self._schema.n_levels if n]
             if self.family == "mixed":
@@ -77,6 +75,12 @@ class AbstractTableEstimator(BaseEstimator, ABC):
         if weight is not None:
             X, weight = X[weight > 0], weight[weight > 0]
         return family_from_name(self.family, self.covariance, X, n_components, weight=weight, **options)
+
+    def _family_options(self) -> Params:
+        """Hyperparameters of the family by name, where the user gave some."""
+        if self.prior is not None and not isinstance(self.prior, Mapping):
+            raise ParameterError(f"prior must be a mapping of hyperparameters by name, or None, got {self.prior!r}")
+        return self.prior or {}
 
     def _reads(self) -> AbstractFamily | type[AbstractFamily]:
         """What says whether NaN and CSR are welcome."""

@@ -1,4 +1,4 @@
-"""Simulators whose answer is known, and one real table that needs no network.
+"""Simulators whose answer is known, and two real data sets that need no network.
 
 Every simulator takes `rng` (a `numpy.random.Generator` or a seed) and returns a `Simulated`: the data X, the label z
 of each row, and `truth`, the parameters that generated them by name.
@@ -254,6 +254,27 @@ def load_demo() -> Demo:
     bunch = load_wine()
     classes = tuple(f"cultivar {i + 1}" for i in range(3))
     return Demo(np.asarray(bunch.data, np.float64), tuple(bunch.feature_names), np.asarray(bunch.target), classes)
+
+
+def load_galaxies() -> FloatArray:
+    """Velocities of 82 galaxies in the Corona Borealis region.
+
+    Returns
+    -------
+    (82,) array
+        In 1,000 km/s, in increasing order. M. Postman, J. Huchra, M. Geller, Astronomical Journal 92 (1986), 1238-1247;
+        K. Roeder, JASA 85 (1990), 617-624, made them the example of mixtures of unknown size.
+    """
+    return np.array([int(word) for word in _GALAXIES.split()]) / 1000.0
+
+
+_GALAXIES = """
+ 9172  9350  9483  9558  9775 10227 10406 16084 16170 18419 18552 18600 18927 19052 19070 19330 19343 19349 19440 19473
+19529 19541 19547 19663 19846 19856 19863 19914 19918 19973 19989 20166 20175 20179 20196 20215 20221 20415 20629 20795
+20821 20846 20875 20986 21137 21492 21701 21814 21921 21960 22185 22209 22242 22249 22314 22374 22495 22746 22747 22888
+22914 23206 23241 23263 23484 23538 23542 23666 23706 23711 24129 24285 24289 24366 24717 24990 25633 26960 26995 32065
+32789 34279
+"""
 
 
 def _levels(names: tuple[str, ...], probabilities: FloatArray, rng: np.random.Generator) -> Array:

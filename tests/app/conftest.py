@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from weald import datasets
+from weald.app.cluster import cluster
+from weald.app.prepare import Settings
 from weald.app.readers import write_table
 
 
@@ -19,6 +21,13 @@ def blobs(tmp_path_factory):
     }
     write_table(path, columns)
     return path
+
+
+@pytest.fixture(scope="session")
+def free(blobs, tmp_path_factory):
+    """The blobs clustered without k, in few sweeps."""
+    settings = Settings(covariance="diag", id="who", label="truth", max_iter=60)
+    return cluster(blobs, tmp_path_factory.mktemp("free") / "out", settings)
 
 
 @pytest.fixture(scope="session")

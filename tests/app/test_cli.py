@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -48,6 +49,20 @@ def test_predict_labels_new_rows(out, blobs, tmp_path):
     np.testing.assert_array_equal(new.columns["cluster"], old.columns["cluster"])
 
 
+def test_without_k_the_number_is_found_and_told(blobs, tmp_path):
+    words = ["--covariance", "diag", "--exclude", "truth", "--id", "who", "--max-iter", 40, "--prior", "pitman-yor"]
+    result = invoke("cluster", blobs, *words, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert re.match(r"3 clusters \(95 % interval 3 to \d\) in 240 rows; 100 % of rows", result.stdout)
+    command = json.loads((tmp_path / "run" / "run.json").read_text())["command"]
+    assert "--prior pitman-yor" in command
+    assert "--k" not in command
+    before = read_table(tmp_path / "run" / "labels.parquet")
+    assert invoke(*shlex.split(command)[1:]).exit_code == 0
+    after = read_table(tmp_path / "run" / "labels.parquet")
+    np.testing.assert_array_equal(before.columns["uncertainty"], after.columns["uncertainty"])
+
+
 def test_the_command_in_the_report_repeats_the_run(blobs, tmp_path):
     write_table(
         tmp_path / "t.csv", {'a, "b"': np.r_[np.zeros(9), np.ones(9)], "c d": np.arange(18.0) ** 2, "e": np.ones(18)}
@@ -73,7 +88,8 @@ def test_labels_format_and_standard_input(blobs, tmp_path):
 
 
 ERRORS = {
-    "no k": (["cluster", "{blobs}"], "add --k"),
+    "em without k": (["cluster", "{blobs}", "--inference", "em"], "em, sem, gibbs, vb with k"),
+    "prior with k": (["cluster", "{blobs}", "--k", "2", "--prior", "mfm"], "leave out k or prior"),
     "k of zero": (["cluster", "{blobs}", "--k", "0"], "k must be at least 1"),
     "no file": (["cluster", "nowhere.csv", "--k", "2"], "there is no file nowhere.csv"),
     "typo": (["cluster", "{blobs}", "--k", "2", "--columns", "x0,xx1"], "did you mean 'x1'"),
@@ -146,6 +162,7 @@ def test_true_process_runs_the_demo(tmp_path):
     result = run_process(["-m", "weald.app.cli", "demo"], tmp_path)
     assert result.returncode == 0, result.stderr
     assert "report   weald-demo/report.html" in result.stdout
+    assert "without --k" in result.stdout
     assert result.stderr == ""
     assert (tmp_path / "weald-demo" / "report.html").exists()
 

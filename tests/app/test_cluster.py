@@ -141,6 +141,71 @@ def test_resumed_run_equals_the_uninterrupted_one(blobs, tmp_path, monkeypatch):
     assert not (tmp_path / "part" / "checkpoint.weald").exists()
 
 
+def test_without_k_labels_are_the_point_estimate_with_its_uncertainty(free):
+    labels = read_table(free.out / "labels.parquet")
+    expected = "row who truth cluster probability second_cluster second_probability log_density uncertainty"
+    assert labels.names == tuple(expected.split())
+    assert adjusted_rand_score(labels.columns["truth"], labels.columns["cluster"]) == 1
+    model = weald.load(free.out / "model.weald")
+    np.testing.assert_array_equal(labels.columns["cluster"], model.labels_)
+    np.testing.assert_array_equal(labels.columns["uncertainty"], model.uncertainty_)
+    np.testing.assert_allclose(labels.columns["probability"], free.proba[np.arange(240), model.labels_])
+    assert (labels.columns["second_cluster"] != labels.columns["cluster"]).all()
+    assert free.found.startswith("3 clusters (95 % interval 3 to ")
+    assert json.loads((free.out / "run.json").read_text())["settings"]["k"] is None
+
+
+def test_without_k_predict_tells_how_new_a_row_is(free, blobs, tmp_path):
+    known = predict(free.out, blobs, tmp_path / "known.csv")
+    assert known["novelty"].max() < 0.2
+    np.testing.assert_array_equal(known["cluster"], free.labels)
+    np.testing.assert_allclose(known["probability"], free.certainty)
+    write_table(tmp_path / "far.csv", {f"x{j}": np.array([1e3]) for j in range(3)})
+    assert predict(free.out, tmp_path / "far.csv", tmp_path / "far.parquet")["novelty"][0] > 0.9
+    assert read_table(tmp_path / "far.parquet").names[-1] == "novelty"
+
+
+def test_with_k_there_is_no_novelty(run, blobs, tmp_path):
+    assert "novelty" not in predict(run.out, blobs, tmp_path / "l.csv")
+
+
+def test_resumed_run_without_k_equals_the_uninterrupted_one(blobs, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 1e-9)
+    settings = Settings(covariance="diag", exclude=("who", "truth"), max_iter=20)
+    whole = cluster(blobs, tmp_path / "whole", settings)
+
+    def stop(event):
+        if event.chain == 1 and event.sweep == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cluster(blobs, tmp_path / "part", settings, callbacks=[stop])
+    sweeps = []
+    resumed = cluster(blobs, tmp_path / "part", settings, callbacks=[lambda event: sweeps.append(event)], resume=True)
+    assert len(sweeps) < 4 * 20
+    np.testing.assert_array_equal(resumed.model.posterior_.draws["z"], whole.model.posterior_.draws["z"])
+    assert not (tmp_path / "part" / "checkpoint.weald").exists()
+
+
+@pytest.mark.parametrize("inference", ["tree-guided", "vb"])
+def test_every_inference_without_k_runs(blobs, tmp_path, inference):
+    sweeps = None if inference == "vb" else 20
+    run = cluster(
+        blobs, tmp_path, Settings(covariance="diag", inference=inference, max_iter=sweeps, id="who", label="truth")
+    )
+    assert run.model.inference == inference
+    assert "What is uncertain" in (tmp_path / "report.html").read_text()
+
+
+def test_mixed_columns_with_holes_without_k(customers, tmp_path):
+    run = cluster(customers, tmp_path / "run", Settings(id="<id>", label="<kind>", inference="vb"))
+    assert run.features.family == "mixed"
+    columns = predict(tmp_path / "run", customers, tmp_path / "labels.csv")
+    np.testing.assert_allclose(columns["log_density"], run.log_density)
+    assert columns["novelty"].min() >= 0
+    assert columns["novelty"].max() <= 1
+
+
 def test_a_wrong_call_leaves_an_earlier_run_alone(run, blobs, tmp_path):
     before = (run.out / "run.json").read_bytes()
     with pytest.raises(DataError, match="no column 'x9'"):

@@ -103,6 +103,25 @@ def test_settings_refuse_wrong_values_by_name(wrong):
         Settings(**{"k": 2, **wrong})
 
 
+WITHOUT_K = {
+    "em needs k": ({"inference": "em"}, r"em, sem, gibbs, vb with k, or one of auto, collapsed.* got 'em' without k"),
+    "collapsed finds k": ({"k": 2, "inference": "collapsed"}, "got 'collapsed' with k 2"),
+    "prior with k": ({"k": 2, "prior": "dp"}, "prior dp is about an unknown number of clusters"),
+    "unknown prior": ({"prior": "crp"}, "prior must be one of dp, pitman-yor"),
+    "tied": ({"covariance": "tied"}, "covariance tied needs k"),
+    "starts": ({"n_init": 3}, "n_init counts starts"),
+    "sweeps of vb": ({"inference": "vb", "max_iter": 50}, "vb stops by itself"),
+    "prior of vb": ({"inference": "vb", "prior": "mfm"}, "vb knows prior dp only"),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_K)
+def test_what_goes_only_with_or_only_without_k(case):
+    options, message = WITHOUT_K[case]
+    with pytest.raises(ParameterError, match=message):
+        Settings(**options)
+
+
 def test_names_with_commas_survive_the_command_line():
     from weald.app.commands import _names
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from weald import consensus
 from weald.app.cluster import cluster
 from weald.app.prepare import Settings
 from weald.app.readers import write_table
@@ -55,6 +57,12 @@ def hostile(customers, tmp_path_factory):
     return cluster(customers, tmp_path_factory.mktemp("hostile"), settings)
 
 
+@pytest.fixture(scope="module")
+def hostile_free(customers, tmp_path_factory):
+    settings = Settings(id="<id>", label="<kind>", inference="vb")
+    return cluster(customers, tmp_path_factory.mktemp("hostile"), settings)
+
+
 def words(html):
     return " ".join(" ".join(Page(html).text).split())
 
@@ -82,12 +90,79 @@ def test_every_section_is_there_and_true(run):
     assert html.count("<svg") == 4
 
 
+def test_without_k_the_report_tells_what_is_uncertain(free):
+    html = (free.out / "report.html").read_text()
+    text = words(html)
+    assert f"{free.found} in 240 rows" in text
+    for heading in ("How many clusters?", "Who goes together", "What is uncertain", "Clusters that may be one"):
+        assert heading in text
+    low, high = free.model.n_components_interval_
+    assert f"With 95 % probability there are {low} to {high} clusters" in text
+    assert f"within a distance of {free.model.partition_ball_.radius:.2f}" in text
+    assert "Dirichlet process" in text
+    assert "(chosen for 240 rows of a compiled family)" in text
+    assert "4, each 30 sweeps of warmup and 30 draws" in text
+    assert html.count("<svg") == 7
+    page = Page(html)
+    assert page.open == []
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert render(free) == html
+
+
+def test_with_k_nothing_is_said_of_the_number(run):
+    text = words((run.out / "report.html").read_text())
+    assert "95 % interval" not in text
+    assert "How many clusters?" not in text
+
+
+def test_doubts_are_the_largest_ones(free):
+    """Draws by hand: clusters 1 and 2 are one in a quarter, 0 is two in a quarter, and one row leaves it in half."""
+    labels = free.labels
+    Z = np.tile(labels, (4, 1))
+    Z[0][labels == 2] = 1
+    row = int(np.flatnonzero(labels == 0)[0])
+    Z[:2, row] = 1
+    Z[3, np.flatnonzero(labels == 0)[40:]] = 7
+    told, text = _with_draws(free, Z)
+    [(g, h, share), *_] = told["merged"]
+    assert (g, h) == (1, 2)
+    assert share == pytest.approx(0.25)
+    assert [k for k, _ in told["split"]] == [0]
+    first = told["rows"][0]
+    assert (first["row"], first["id"], first["cluster"], first["other"]) == (row, f"p{row:03d}", 0, 1)
+    assert first["own"] == pytest.approx((1 + 39 / (np.sum(labels == 0) - 1)) / 4)
+    assert first["with_other"] == pytest.approx(0.5)
+    assert (told["ball"]["fewest"], told["ball"]["greatest"]) == (2, 4)
+    assert told["likeliest"] == (3, "50 %")
+    assert "fewer clusters than most draws" not in text
+    ragged = np.tile(labels, (4, 1))
+    ragged[np.arange(4), [0, 5, 9, 13]] = 9
+    assert "fewer clusters than most draws" in _with_draws(free, ragged)[1]
+    sure, _ = _with_draws(free, np.tile(labels, (4, 1)))
+    assert (sure["merged"], sure["split"], sure["rows"]) == ([], [], [])
+
+
+def _with_draws(run, Z):
+    """What the report says of a run whose draws were Z: figures and words."""
+    model = copy.copy(run.model)
+    n_clusters = Z.max(axis=1) + 1
+    model.posterior_ = replace(
+        run.model.posterior_, draws={"z": Z[None], "n_clusters": n_clusters[None]}, stats={}, warmup=0
+    )
+    model.uncertainty_ = consensus.uncertainty(Z, run.labels)
+    model.n_components_interval_ = consensus.n_clusters_interval(Z)
+    shown = replace(run, model=model)
+    return view(shown)["doubts"], words(render(shown))
+
+
 def test_report_is_reproducible(run):
     assert render(run) == (run.out / "report.html").read_text()
 
 
-def test_hostile_names_cells_and_ids_are_only_text(hostile):
-    html = (hostile.out / "report.html").read_text()
+@pytest.mark.parametrize("which", ["hostile", "hostile_free"])
+def test_hostile_names_cells_and_ids_are_only_text(which, request):
+    html = (request.getfixturevalue(which).out / "report.html").read_text()
     page = Page(html)
     assert page.open == []
     assert not {"script", "img", "iframe", "object", "link"} & set(page.tags)
@@ -119,7 +194,7 @@ def test_an_unescaped_template_would_be_caught(hostile):
     assert "<script>alert(1)" in pages.from_string(source).render(view(hostile))
 
 
-@pytest.mark.parametrize("which", ["run", "hostile"])
+@pytest.mark.parametrize("which", ["run", "hostile", "free"])
 def test_nothing_is_fetched_and_nothing_runs(which, request):
     html = (request.getfixturevalue(which).out / "report.html").read_text()
     page = Page(html)

@@ -27,6 +27,7 @@ FAMILIES = {
     "sparse": (Multinomial, lambda rng: sp.csr_array(rng.integers(0, 3, (N, 5)).astype(float))),
 }
 LISTS = ListsAssignment(length=3, width=5, depth=1.5, rescore=3, turn=5)
+EARLY = ListsAssignment(length=3, width=5, depth=1.5, rescore=3, turn=5, early=5, early_turn=3)
 GROUPS = GroupsAssignment(size=3, turn=5)
 
 
@@ -85,9 +86,10 @@ def block(p, C):
 
 def looked_set(memory, i, row, number, kernel=LISTS):
     """The clusters, in order, among which row number `row` is redrawn with the list at i: all, the whole list, near."""
-    if (row - number) % kernel.turn == 0:
+    early = number < kernel.early
+    if (row - number) % (kernel.early_turn if early else kernel.turn) == 0:
         return None
-    whole = (row - number) % kernel.rescore == 0
+    whole = early or (row - number) % kernel.rescore == 0
     return memory["member"][i, : memory["n_listed" if whole else "n_near"][i]].astype(np.int64)
 
 
@@ -98,23 +100,24 @@ def is_balanced(p, P):
     return P.min() >= 0.0 and max(gap.max() for gap in gaps) < 1e-12
 
 
+@pytest.mark.parametrize("kernel", [LISTS, EARLY])
 @pytest.mark.parametrize("K", [2, 7, 50])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_enumerated_transitions_of_lists(family, K, rng):
+def test_enumerated_transitions_of_lists(family, K, kernel, rng):
     """Near redraws, whole-list redraws, full looks and a round of them all; lists fresh, and of other parameters."""
     rows, eta, later, log_w = model(family, K, rng)
-    memory = listed(rows, eta, log_w)
+    memory = listed(rows, eta, log_w, kernel)
     assert memory["n_listed"].min() >= 1
     for now in (eta, later):
         p, kept = posterior(rows, now, log_w), memory
         rounds = np.repeat(np.eye(K)[None], N, axis=0)
-        for number in range(2, 2 + LISTS.turn):
+        for number in range(2, 2 + kernel.early + kernel.turn):
             for i in range(N):
-                C = looked_set(kept, i, i, number)
+                C = looked_set(kept, i, i, number, kernel)
                 P = np.repeat(p[i][None], K, axis=0) if C is None else block(p[i], C)
                 assert is_balanced(p[i], P)
                 rounds[i] = rounds[i] @ P
-            kept = sweep(LISTS, rows, now, log_w, np.zeros(N, np.int32), kept, number).memory
+            kept = sweep(kernel, rows, now, log_w, np.zeros(N, np.int32), kept, number).memory
         assert np.abs(np.einsum("ij,ijk->ik", p, rounds) - p).max() < 1e-12
         assert np.all(rounds > 0.0)  # full looks: every label leads to every other
 
@@ -221,7 +224,7 @@ def test_compiled_groups_draw_from_the_rows_of_the_matrix(family, dtype, rng):
         assert len(pvalues) > min(K, 7)
 
 
-@pytest.mark.parametrize("kernel", [LISTS, GROUPS])
+@pytest.mark.parametrize("kernel", [LISTS, EARLY, GROUPS])
 def test_known_labels_among_unknown_ones(kernel, rng):
     """Known labels stay whatever their probability; rows beside them keep their law."""
     n, K = 30_000, 7
@@ -356,11 +359,28 @@ def pvalue_of(kernel, rng, n_sweeps, n=40_000, K=7):
     return chi_square(np.bincount(z, minlength=K), p)
 
 
+@pytest.mark.parametrize("number", [0, 1, 4, 5])
+def test_early_sweeps_look_at_whole_lists(number, rng):
+    """The first sweep makes lists; until early ones end, rows are redrawn among all that they list, some among all."""
+    rows, eta, later, log_w = model("spherical", 50, rng)
+    memory, z = listed(rows, eta, log_w, EARLY) if number else EARLY.blank(N, 50), np.zeros(N, np.int32)
+    out = sweep(EARLY, rows, later, log_w, z, memory, number)
+    sets = [looked_set(memory, i, i, number, EARLY) for i in range(N)]
+    n_looked = N if number == 0 else sum(C is None for C in sets)
+    n_dots = sum(len(C) for C in sets if C is not None)
+    assert out.info["n_looked"] == n_looked
+    assert out.info["n_evals"] == 50 * n_looked + n_dots * (number > 0)
+    assert out.memory["n_listed"].min() >= 1
+
+
 NEAR_ONLY = ListsAssignment(length=2, width=5, depth=50.0, rescore=1000, turn=1000)
 WHOLE_ONLY = ListsAssignment(length=2, width=4, depth=50.0, rescore=1, turn=1000)
 
 
-@pytest.mark.parametrize("kernel", [NEAR_ONLY, WHOLE_ONLY])
+EARLY_ONLY = ListsAssignment(length=2, width=4, depth=50.0, rescore=1000, turn=1000, early=1000, early_turn=1000)
+
+
+@pytest.mark.parametrize("kernel", [NEAR_ONLY, WHOLE_ONLY, EARLY_ONLY])
 @pytest.mark.parametrize("looks", [False, True])
 def test_lists_that_look_at_z_are_rejected(kernel, looks, rng, monkeypatch):
     """A bug: a label that is not among those a row looks at takes the place of the last of them."""

@@ -33,6 +33,7 @@ KERNELS = {
     "canopy2": Canopy2Assignment(n_cells=5, steps=2, turn=7),
     "groups": GroupsAssignment(size=3, turn=7),
     "pruned": PrunedAssignment(),
+    "early lists": ListsAssignment(length=2, width=4, depth=1.0, rescore=4, turn=5, early=4, early_turn=3),
     "short lists": ListsAssignment(length=2, width=3, depth=1.0, rescore=4, turn=3),
     "tree": TreeAssignment(turn=7),
 }
@@ -167,7 +168,7 @@ def listed(scores, depth, length):
     n = len(scores)
     lists = lists_module.Lists(np.zeros((n, 64), np.uint16), np.zeros(n, np.int8), np.zeros(n, np.int8))
     z, log_norm = np.empty(n, np.int32), np.empty(n)
-    lists_module.draw_and_list(scores, np.uint64(1), np.arange(n), z, log_norm, depth, length, *lists)
+    lists_module.draw_and_list(scores, np.uint64(1), np.arange(n), 0, z, log_norm, depth, length, *lists)
     return lists.member, lists.n_near
 
 

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from weald import Mixture, NaiveBayes
+from weald import DPMixture, Mixture, NaiveBayes
 from weald.exceptions import StatusWarning
 
 ESTIMATORS = {
@@ -19,6 +19,9 @@ ESTIMATORS = {
     "sem": Mixture(2, inference="sem", max_iter=20),
     "vb": Mixture(2, inference="vb", max_iter=20),
     "gibbs": Mixture(2, inference="gibbs", draws=6, warmup=4, chains=1),
+    "dp": DPMixture(draws=6, warmup=4, chains=1),
+    "dp-parallel": DPMixture(inference="parallel", draws=3, warmup=2, chains=1),
+    "dp-vb": DPMixture(inference="vb", draws=3),
     "map": NaiveBayes(),
     "posterior": NaiveBayes(inference="posterior"),
 }
@@ -44,6 +47,9 @@ EXPECTED: dict[str, dict[str, str]] = {
     "sem": RANDOM_START,
     "vb": RANDOM_START,
     "gibbs": NO_WEIGHTS,
+    "dp": {},
+    "dp-parallel": {},
+    "dp-vb": {},
     "map": {},
     "posterior": {},
 }

@@ -61,7 +61,8 @@ def log_r(rows, prior, members, sides):
     """What the code makes of a given allocation, but for the ratio of the V."""
     z = np.zeros(rows.n_rows, np.int32)
     board = Board(law_of(rows), z, 1, prior)
-    return allocate(board.law, np.array(members), np.array(sides), 5, np.uint64(0), 0, board.log_size, board.log_p)
+    members, ends, given = np.array(members), np.arange(1, len(members) + 1), (5, np.uint64(0), 0)
+    return allocate(board.law, members, ends, np.array(sides), *given, board.log_size, board.log_p)
 
 
 def transition_matrix(rows, prior, *, forget=False):
@@ -132,9 +133,9 @@ def test_the_compiled_moves_follow_the_matrix(rng):
         assert chi_square(counts[P[s] > 0], P[s][P[s] > 0]) > BUDGET
 
 
-def forgetful(law, members, sides, k, key, move, log_size, log_p):
+def forgetful(law, members, ends, sides, *args):
     """As if every allocation were certain."""
-    log_ratio = allocate(law, members, sides, k, key, move, log_size, log_p)
+    log_ratio = allocate(law, members, ends, sides, *args)
     rows = Rows(law.T[:, : law.family.n_columns], law.family)
     return log_ratio + log_q(rows, 0.0, list(members), list(sides))
 

@@ -62,7 +62,7 @@ class ForgottenDiscount(AbstractPartition):
     def log_v(self, n, k):
         return DirichletProcess(self.right.concentration).log_v(n, k)
 
-    sticks = update = expected_n_clusters = None
+    sticks = update = expected_n_clusters = log_other_jumps = None
 
 
 def test_every_name_has_a_prior():

@@ -1,7 +1,7 @@
 """The `weald` command: finds the commands, or says what to install.
 
     $ weald demo
-    $ weald cluster data.parquet --k 8 --out run/
+    $ weald cluster data.parquet --out run/
     $ weald predict run/ new.csv -o labels.parquet
 
 The commands themselves are in `weald.app.commands`, which needs typer; errors are one line on standard error with

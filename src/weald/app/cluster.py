@@ -1,9 +1,9 @@
 """Cluster a table from file to folder: read, choose columns, scale, fit, write labels, model and report.
 
     run/labels.parquet         row, [id], [label column], cluster, probability, second_cluster, second_probability,
-                               log_density
+                               log_density; without k also uncertainty
     run/probabilities.parquet  row, [id], p0, p1, ...
-    run/model.weald            the fitted `weald.Mixture` (in the units after scaling)
+    run/model.weald            the fitted `weald.Mixture`, without k `weald.DPMixture` (in the units after scaling)
     run/report.html            one file for people
     run/run.json               what `weald predict` and a later you need: columns, scaling, settings, versions, command
 
@@ -37,8 +37,10 @@ from weald._typing import JSON, Array, FloatArray, IntArray, PathLike
 from weald.app.prepare import Features, Settings, choose_features, join_names, used_columns
 from weald.app.readers import Table, read_table, write_table
 from weald.exceptions import DataWarning, ParameterError, Status, StatusWarning
+from weald.mixtures.dp_mixture import DPMixture
 
 CHECKPOINT_SECONDS = 5.0
+N_INIT = 5
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Run:
         The columns used, in the units of the file.
     X : array of shape (n, d) or pyarrow table
         What the model read.
-    model : Mixture
+    model : Mixture or DPMixture
         The fitted model.
     proba : array of shape (n, K)
         Assignment probabilities.
@@ -89,8 +91,29 @@ class Run:
 
     @property
     def labels(self) -> IntArray:
-        """(n,): the most probable cluster of each row."""
-        return np.asarray(np.argmax(self.proba, axis=1))
+        """(n,): the most probable cluster of each row; without k its cluster in the point estimate."""
+        return np.asarray(self.model.labels_ if self.settings.k is None else np.argmax(self.proba, axis=1))
+
+    @property
+    def certainty(self) -> FloatArray:
+        """(n,): the probability of the cluster of each row."""
+        return np.asarray(self.proba[np.arange(len(self.proba)), self.labels])
+
+    @property
+    def assigned(self) -> dict[str, Array]:
+        """The columns of the labels file that the model adds."""
+        columns = assignments(self.proba, self.log_density, self.labels)
+        return columns | ({"uncertainty": self.model.uncertainty_} if self.settings.k is None else {})
+
+    @property
+    def found(self) -> str:
+        """How many clusters there are, for people."""
+        n_clusters = len(np.unique(self.labels))
+        text = "One cluster" if n_clusters == 1 else f"{n_clusters:,} clusters"
+        if self.settings.k is not None:
+            return text
+        low, high = self.model.n_components_interval_
+        return f"{text} (95 % interval {low} to {high})"
 
     @property
     def status(self) -> Status:
@@ -182,7 +205,7 @@ def write_run(run: Run, labels_format: str) -> None:
     weald.save(run.model, run.out / "model.weald")
     names = {"id": (run.settings.id, run.ids), "label": (run.settings.label, run.given)}
     kept = {name: cells for name, cells in names.values() if name is not None and cells is not None}
-    write_table(run.out / f"labels.{labels_format}", row | kept_columns(kept) | assignments(run.proba, run.log_density))
+    write_table(run.out / f"labels.{labels_format}", row | kept_columns(kept) | run.assigned)
     wide = {f"p{k}": run.proba[:, k] for k in range(run.proba.shape[1])}
     only_id = {name: kept[name] for name in (run.settings.id,) if name is not None}
     write_table(run.out / f"probabilities.{labels_format}", row | kept_columns(only_id, set(wide)) | wide)
@@ -192,10 +215,20 @@ def write_run(run: Run, labels_format: str) -> None:
         sink.write(json.dumps(record(run), indent=2).encode())
 
 
-def assignments(proba: FloatArray, log_density: FloatArray) -> dict[str, Array]:
-    """The columns of a labels file from probabilities (n, K) and log densities (n,); no second cluster is -1."""
+def assignments(proba: FloatArray, log_density: FloatArray, labels: IntArray | None = None) -> dict[str, Array]:
+    """The columns of a labels file.
+
+    Parameters
+    ----------
+    proba : array of shape (n, K)
+        Probabilities of the clusters.
+    log_density : array of shape (n,)
+    labels : int array of shape (n,), optional
+        Clusters that are already decided; the most probable by default. The second is the most probable other one,
+        -1 where there is none.
+    """
     rows = np.arange(len(proba))
-    best = np.argmax(proba, axis=1)
+    best = np.argmax(proba, axis=1) if labels is None else labels
     rest = proba.copy()
     rest[rows, best] = -1.0
     second = np.argmax(rest, axis=1) if proba.shape[1] > 1 else np.full(len(proba), -1)
@@ -241,16 +274,26 @@ def versions() -> dict[str, str]:
     return found | {"scipy": scipy.__version__, "scikit-learn": sklearn.__version__}
 
 
-def _fit(X: Any, features: Features, settings: Settings, out: Path, callbacks: Sequence[Callback], resume: bool) -> Any:
-    checkpoint = out / "checkpoint.weald"
-    options: dict[str, Any] = {"covariance": settings.covariance, "inference": settings.inference}
-    options |= {"family": features.family, "n_init": settings.n_init, "random_state": settings.seed}
+def make_model(settings: Settings, family: str) -> Any:
+    """The estimator that the settings ask for, not yet fitted: a finite mixture with k, else a nonparametric one."""
+    options: dict[str, Any] = {"family": family, "covariance": settings.covariance, "random_state": settings.seed}
     if settings.max_iter is not None:
         half = settings.max_iter // 2
+        chained = settings.k is None or settings.inference == "gibbs"
         sweeps = {"draws": settings.max_iter - half, "warmup": half}
-        options |= sweeps if settings.inference == "gibbs" else {"max_iter": settings.max_iter}
+        options |= sweeps if chained else {"max_iter": settings.max_iter}
+    if settings.k is None:
+        options |= {"inference": settings.inference, "prior": settings.prior or "dp"}
+        return DPMixture(**options)
+    options["inference"] = "em" if settings.inference == "auto" else settings.inference
+    options["n_init"] = N_INIT if settings.n_init is None else settings.n_init
+    return weald.Mixture(settings.k, **options)
+
+
+def _fit(X: Any, features: Features, settings: Settings, out: Path, callbacks: Sequence[Callback], resume: bool) -> Any:
+    checkpoint = out / "checkpoint.weald"
     keep = weald.Checkpoint(checkpoint, every_seconds=CHECKPOINT_SECONDS)
-    model = weald.Mixture(settings.k, **options)
+    model = make_model(settings, features.family)
     model.fit(X, callbacks=[*callbacks, keep], resume=checkpoint if resume and checkpoint.exists() else None)
     checkpoint.unlink(missing_ok=True)
     return model
@@ -280,5 +323,8 @@ def _collected(notes: list[str]) -> Iterator[None]:
 
 def kept_columns(kept: dict[str, Array], taken: set[str] | None = None) -> dict[str, Array]:
     """Rename kept columns that would collide with ours."""
-    ours = {"row", "cluster", "probability", "second_cluster", "second_probability", "log_density", *(taken or ())}
+    ours = {
+        "row", "cluster", "probability", "second_cluster", "second_probability", "log_density", "uncertainty",
+        "novelty", *(taken or ()),
+    }  # fmt: skip
     return {f"input_{name}" if name in ours else name: cells for name, cells in kept.items()}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weald.exceptions import ParameterError, WealdError
+from weald.exceptions import WealdError
 
 if TYPE_CHECKING:
     from weald._progress import Event
@@ -54,26 +54,33 @@ def demo(
         run = run_demo(out, callbacks=bar)
     _tell(run)
     typer.echo(f"  repeat   {run.command}")
+    typer.echo("           without --k the number of clusters is found, with its uncertainty")
 
 
 def cluster(
     context: typer.Context,
     data: Annotated[str, typer.Argument(help="CSV, TSV, Parquet, NPY or NPZ file; - is standard input.")],
-    k: Annotated[int | None, typer.Option("--k", "-k", help="Number of clusters (needed).")] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", "-k", help="Number of clusters; without it the number is found too.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("weald-run"),
     family: Annotated[
         str, typer.Option(help="auto, gaussian, bernoulli, categorical, multinomial, poisson, mixed.")
     ] = "auto",
-    covariance: Annotated[str, typer.Option(help="full, diag, spherical, tied.")] = "full",
-    inference: Annotated[str, typer.Option(help="em, sem, gibbs, vb.")] = "em",
+    covariance: Annotated[str, typer.Option(help="full, diag, spherical; with --k also tied.")] = "full",
+    inference: Annotated[
+        str,
+        typer.Option(help="auto; with --k em, sem, gibbs, vb; without collapsed, tree-guided, parallel, vb."),
+    ] = "auto",
     columns: Annotated[str, typer.Option(help="Columns to use, by comma; all by default.")] = "",
     exclude: Annotated[str, typer.Option(help="Columns to leave out, by comma.")] = "",
     id: Annotated[str | None, typer.Option(help="Column that names rows.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of known classes, only to compare with.")] = None,
     scale: Annotated[str, typer.Option(help="none, standard, robust.")] = "none",
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    n_init: Annotated[int, typer.Option(help="Starts; the best is kept.")] = 5,
+    n_init: Annotated[int | None, typer.Option(help="Starts, with --k; the best is kept (5 by default).")] = None,
     max_iter: Annotated[int | None, typer.Option(help="Most sweeps of each start or chain.")] = None,
+    prior: Annotated[str | None, typer.Option(help="Without --k: dp (default), pitman-yor, nggp, nig, mfm.")] = None,
     labels_format: Annotated[str, typer.Option(help="parquet, csv, tsv, npz.")] = "parquet",
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run in OUT stopped.")] = False,
     no_progress: Quiet = False,
@@ -83,11 +90,10 @@ def cluster(
         from weald.app.cluster import cluster as run_cluster
         from weald.app.prepare import Settings
 
-        if k is None:
-            raise ParameterError("the number of clusters is needed: add --k, for example --k 8")
         settings = Settings(
-            k, family, covariance, inference, _names(columns), _names(exclude), id, label, scale, seed, n_init, max_iter
-        )
+            k, family, covariance, inference, _names(columns), _names(exclude), id, label, scale, seed, n_init,
+            max_iter, prior,
+        )  # fmt: skip
         run = run_cluster(data, out, settings, labels_format=labels_format, callbacks=bar, resume=resume)
     _tell(run)
 
@@ -143,8 +149,9 @@ def _progress(quiet: bool) -> Iterator[list[Any]]:
 
         def move(event: Event) -> None:
             done[event.chain] = event.total if event.phase == "end" else event.sweep
-            value = event.stats.get("log_likelihood")
+            value, n_clusters = event.stats.get("log_likelihood"), event.stats.get("n_clusters")
             figure = "" if value is None else f"log likelihood {value:,.1f}"
+            figure = figure if n_clusters is None else f"{n_clusters:.0f} clusters"
             bar.update(task, total=event.total * event.n_chains, completed=sum(done.values()), figure=figure)
 
         yield [move]
@@ -156,10 +163,8 @@ def _tell(run: Run) -> None:
         typer.echo(f"note: {note}", err=True)
     if not run.status.ok:
         typer.echo(str(run.status), err=True)
-    n_clusters = len(set(run.labels.tolist()))
-    sure = 100 * float((run.proba.max(axis=1) >= 0.9).mean())
-    found = "1 cluster" if n_clusters == 1 else f"{n_clusters} clusters"
-    typer.echo(f"{found} in {len(run.labels):,} rows; {sure:.0f} % of rows assigned with at least 90 % probability")
+    sure = 100 * float((run.certainty >= 0.9).mean())
+    typer.echo(f"{run.found} in {len(run.labels):,} rows; {sure:.0f} % of rows assigned with at least 90 % probability")
     typer.echo(f"  report   {run.out / 'report.html'}")
     typer.echo(f"  labels   {next(run.out.glob('labels.*'))}")
     typer.echo(f"  model    {run.out / 'model.weald'}")

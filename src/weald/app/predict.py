@@ -3,6 +3,8 @@
 Columns may stand in any order and others may be there; what is missing is named. Rows are read in the kinds of the
 fit: text that looks like numbers stays text where the model knows levels.
 
+Where the number of clusters was not given, `novelty` is the probability that a row belongs to no known cluster.
+
     columns = predict("run", "new.csv", "labels.parquet")
     columns["cluster"], columns["probability"]
 """
@@ -49,6 +51,8 @@ def predict(run: PathLike, data: PathLike, out: PathLike) -> dict[str, Array]:
     kept = {str(name): table.columns[str(name)]} if name in table.names else {}
     columns = {"row": np.arange(table.n_rows), **kept_columns(kept)}
     columns |= assignments(model.predict_proba(X), model.score_samples(X) + features.log_jacobian(table))
+    if settings.get("k") is None:
+        columns["novelty"] = model.novelty(X)
     write_table(out, columns)
     return columns
 

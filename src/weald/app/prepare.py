@@ -32,9 +32,11 @@ from weald.exceptions import DataError, ParameterError
 CHOICES = {
     "family": ("auto", "gaussian", "bernoulli", "categorical", "multinomial", "poisson", "mixed"),
     "covariance": ("full", "diag", "spherical", "tied"),
-    "inference": ("em", "sem", "gibbs", "vb"),
+    "prior": ("dp", "pitman-yor", "nggp", "nig", "mfm"),
     "scale": ("none", "standard", "robust"),
 }
+WITH_K = ("em", "sem", "gibbs", "vb")
+WITHOUT_K = ("auto", "collapsed", "tree-guided", "parallel", "vb")
 BY_COLUMN = ("mixed", "categorical")  # families that read a table; the others read a matrix
 
 
@@ -44,34 +46,43 @@ class Settings:
 
     Parameters
     ----------
-    k : int
-        Number of clusters.
+    k : int, optional
+        Number of clusters. With it a `weald.Mixture` is fitted; without it a `weald.DPMixture`, which finds the number.
     family : str
         Likelihood; ``"auto"`` takes gaussian for numbers, bernoulli for zeros and ones, mixed where there is text.
-    covariance, inference, n_init, seed
-        Passed to `weald.Mixture`.
-    max_iter : int, optional
-        Most sweeps of a start or chain; for gibbs, half of them are warmup.
+    covariance, seed
+        Passed to the model; tied covariances need k.
+    inference : str
+        ``"em"``, ``"sem"``, ``"gibbs"`` or ``"vb"`` with k; ``"collapsed"``, ``"tree-guided"``, ``"parallel"`` or
+        ``"vb"`` without. ``"auto"`` is em with k, and goes by the data without.
     columns, exclude : tuple of str
         Columns to use (all by default), columns to leave out.
     id, label : str, optional
         A column that names rows, and one with known classes to compare with; neither is used in the fit.
     scale : str
         ``"standard"`` divides each number column by its standard deviation, ``"robust"`` by its interquartile range.
+    n_init : int, optional
+        Starts, 5 by default; only with k.
+    max_iter : int, optional
+        Most sweeps of a start or chain; of chains, half of them are warmup.
+    prior : str, optional
+        What is expected of the clusters before the data are seen: ``"dp"`` (the default), ``"pitman-yor"``, ``"nggp"``,
+        ``"nig"`` or ``"mfm"``; only without k.
     """
 
-    k: int
+    k: int | None = None
     family: str = "auto"
     covariance: str = "full"
-    inference: str = "em"
+    inference: str = "auto"
     columns: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     id: str | None = None
     label: str | None = None
     scale: str = "none"
     seed: int = 0
-    n_init: int = 5
+    n_init: int | None = None
     max_iter: int | None = None
+    prior: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("k", 1), ("n_init", 1), ("seed", 0), ("max_iter", 2)):
@@ -79,11 +90,34 @@ class Settings:
             if value is not None and value < least:
                 raise ParameterError(f"{name} must be at least {least}, got {value}")
         for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ParameterError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if value is not None and value not in allowed:
+                raise ParameterError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+        self._refuse_contradictions()
+
+    def _refuse_contradictions(self) -> None:
+        """Options that mean something only with k, or only without."""
+        allowed = WITHOUT_K if self.k is None else ("auto", *WITH_K)
+        if self.inference not in allowed:
+            raise ParameterError(
+                f"inference must be one of {', '.join(WITH_K)} with k, or one of {', '.join(WITHOUT_K)} without; "
+                f"got {self.inference!r} {'without k' if self.k is None else f'with k {self.k}'}"
+            )
+        if self.k is not None:
+            if self.prior is not None:
+                raise ParameterError(f"prior {self.prior} is about an unknown number of clusters: leave out k or prior")
+            return
+        if self.covariance == "tied":
+            raise ParameterError("covariance tied needs k: add it, or use full, diag or spherical")
+        if self.n_init is not None:
+            raise ParameterError("n_init counts starts, which need k: add it, or leave out n_init (there are 4 chains)")
+        if self.inference == "vb" and self.max_iter is not None:
+            raise ParameterError("without k, vb stops by itself: leave out max_iter, or use another inference")
+        if self.inference == "vb" and self.prior not in (None, "dp"):
+            raise ParameterError(f"vb knows prior dp only: use another inference for {self.prior}")
 
     def changed(self) -> dict[str, Any]:
-        """The settings that differ from their defaults, and k."""
+        """The settings that differ from their defaults."""
         fields = dataclasses.fields(self)
         return {f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default}
 

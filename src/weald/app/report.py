@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weald import plot
+from weald import consensus, plot
 from weald._typing import Array, FloatArray, IntArray
+from weald.app import doubts
 from weald.app.profiles import Trait, describe, design, leading, number, percent, traits
 from weald.exceptions import need
 
@@ -35,7 +36,16 @@ STYLE = {
     "axes.facecolor": "none", "savefig.facecolor": "none", "text.parse_math": False,
 }  # fmt: skip
 FULL, HALF = 9.6, 4.6  # inches of pictures; the same letters in both
-MAX_CARDS, MAX_TRAITS, MAX_ROWS, MAX_CLASSES = 24, 6, 10, 30
+MAX_CARDS, MAX_TRAITS, MAX_ROWS, MAX_CLASSES, MAX_PAIRED = 24, 6, 10, 30, 300
+METHODS = {
+    "em": "EM", "sem": "stochastic EM", "gibbs": "Gibbs sampling", "vb": "variational Bayes",
+    "collapsed": "collapsed Gibbs sampling with split-merge moves", "tree-guided": "tree-guided split-merge moves",
+    "parallel": "parallel Gibbs sampling with split-merge moves",
+}  # fmt: skip
+PRIORS = {
+    "dp": "Dirichlet process", "pitman-yor": "Pitman-Yor process", "nggp": "normalised generalised gamma process",
+    "nig": "normalised inverse Gaussian process", "mfm": "mixture of finite mixtures",
+}  # fmt: skip
 
 
 def check_extras() -> None:
@@ -64,7 +74,7 @@ def render(run: Run) -> str:
 def view(run: Run) -> dict[str, Any]:
     """What the template shows, section by section."""
     n_clusters = run.proba.shape[1]
-    labels, certainty = run.labels, run.proba.max(axis=1)
+    labels, certainty = run.labels, run.certainty
     sizes = np.bincount(labels, minlength=n_clusters)
     order = np.argsort(-sizes, kind="stable")
     found = traits(run.table, labels, n_clusters)
@@ -81,7 +91,8 @@ def view(run: Run) -> dict[str, Any]:
         "heat": _heat(found, shown),
         "certainty": _certainty(run, certainty),
         "against": against,
-        "trace": _trace(run),
+        "doubts": _doubts(run, labels) if run.settings.k is None else None,
+        "traces": _traces(run),
         "figures": {name.replace("_", " "): number(value) for name, value in run.status.figures.items()},
         "how": _how(run),
     }
@@ -89,8 +100,7 @@ def view(run: Run) -> dict[str, Any]:
 
 def _headline(run: Run, sizes: IntArray, certainty: FloatArray, against: dict[str, Any] | None) -> str:
     full = sizes[sizes > 0]
-    groups = "One cluster" if len(full) == 1 else f"{len(full):,} clusters"
-    text = f"{groups} in {run.table.n_rows:,} rows"
+    text = f"{run.found} in {run.table.n_rows:,} rows"
     text += f", from {full.min():,} to {full.max():,} rows each" if len(full) > 1 else ""
     text += f"; {percent(float((certainty >= 0.9).mean()))} of rows are assigned with at least 90 % probability."
     if len(full) < len(sizes):
@@ -150,22 +160,25 @@ def _heat(found: list[Trait], shown: list[int]) -> Any:
 
 
 def _certainty(run: Run, certainty: FloatArray) -> dict[str, Any]:
-    from weald.app.cluster import assignments
-
-    table = assignments(run.proba, run.log_density)
+    table = run.assigned
     doubtful = np.argsort(certainty, kind="stable")[:MAX_ROWS]
     strange = np.argsort(run.log_density, kind="stable")[:MAX_ROWS]
     return {
-        "figure": svg(lambda ax: plot.plot_certainty(run.proba, ax), HALF, 2.6, "certainty of the assignments"),
+        "figure": svg(
+            lambda ax: plot.plot_certainty(certainty[:, None], ax), HALF, 2.6, "certainty of the assignments"
+        ),
         "shares": [(level, percent(float((certainty >= level).mean()))) for level in (0.5, 0.9, 0.95, 0.99)],
-        "doubtful": [_row(run, table, int(i)) for i in doubtful if run.proba.shape[1] > 1],
+        "doubtful": [_row(run, table, int(i)) for i in doubtful if run.settings.k not in (None, 1)],
         "strange": [_row(run, table, int(i)) for i in strange],
     }
 
 
 def _row(run: Run, table: dict[str, Array], i: int) -> dict[str, Any]:
-    given = None if run.ids is None else "-" if run.ids[i] is None else str(run.ids[i])
-    return {"row": i, "id": given, **{name: cells[i].item() for name, cells in table.items()}}
+    return {"row": i, "id": _id(run, i), **{name: cells[i].item() for name, cells in table.items()}}
+
+
+def _id(run: Run, i: int) -> str | None:
+    return None if run.ids is None else "-" if run.ids[i] is None else str(run.ids[i])
 
 
 def _comparison(run: Run, labels: IntArray, order: IntArray) -> dict[str, Any] | None:
@@ -195,12 +208,60 @@ def _comparison(run: Run, labels: IntArray, order: IntArray) -> dict[str, Any] |
     }
 
 
-def _trace(run: Run) -> Any:
-    stats = run.model.posterior_.stats
-    name = "objective" if "objective" in stats else "log_likelihood"
-    if name not in stats:
-        return ""
-    return svg(lambda ax: plot.plot_trace(run.model.posterior_, name, ax), HALF, 2.6, "convergence")
+def _doubts(run: Run, labels: IntArray) -> dict[str, Any]:
+    """What is unsure where the number of clusters is: how many, who goes with whom, and how far it may be off."""
+    model, Z = run.model, doubts.some_draws(run.model.posterior_.flat("z"))
+    shown = doubts.spread(labels, model.uncertainty_, MAX_PAIRED)
+    P, paired = doubts.together(Z, labels), model.co_clustering_(shown)
+    values, probability = consensus.n_clusters_posterior(Z)
+    ball, best = model.partition_ball_, int(np.argmax(probability))
+    draw = lambda ax: plot.plot_co_clustering(paired, labels[shown], ax)  # noqa: E731
+    return {
+        "n_clusters": svg(lambda ax: plot.plot_n_clusters(model, ax), HALF, 2.9, "number of clusters"),
+        "n_found": model.n_components_,
+        "interval": model.n_components_interval_,
+        "likeliest": (int(values[best]), percent(float(probability[best]))),
+        "n_draws": int(np.prod(model.posterior_.draws["z"].shape[:2])),
+        "together": svg(draw, FULL, 7.4, "rows that go together"),
+        "n_shown": len(shown),
+        "merged": doubts.merged(P, MAX_ROWS),
+        "split": doubts.split(P, MAX_ROWS),
+        "rows": _unsure_rows(run, labels, Z),
+        "ball": {
+            "radius": ball.radius,
+            "most": float(np.log(len(labels))),
+            "fewest": int(ball.upper.max()) + 1,
+            "greatest": int(ball.lower.max()) + 1,
+        },
+        "colours": plot.palette(run.proba.shape[1]),
+    }
+
+
+def _unsure_rows(run: Run, labels: IntArray, Z: IntArray) -> list[dict[str, Any]]:
+    """The rows whose place is least sure, and the other cluster that they are with most."""
+    unsure = run.model.uncertainty_
+    rows = np.argsort(-unsure, kind="stable")[:MAX_ROWS]
+    near = doubts.with_clusters(Z, labels, rows)
+    near[np.arange(len(rows)), labels[rows]] = -1.0
+    columns: dict[str, Array] = {"cluster": labels[rows], "own": 1 - unsure[rows], "other": near.argmax(axis=1)}
+    columns["with_other"] = np.maximum(near.max(axis=1), 0.0)
+    return [
+        {"row": int(i), "id": _id(run, int(i)), **{name: cells[j].item() for name, cells in columns.items()}}
+        for j, i in enumerate(rows)
+        if unsure[i] >= doubts.WORTH_SAYING
+    ]
+
+
+def _traces(run: Run) -> list[Any]:
+    """One picture for each measurement that tells whether the fit has settled."""
+    posterior = run.model.posterior_
+    first = next((name for name in ("log_joint", "objective", "log_likelihood") if name in posterior.stats), None)
+    names = [name for name in (first, "n_clusters") if name and name in posterior.stats]
+
+    def picture(name: str) -> Any:
+        return svg(lambda ax: plot.plot_trace(posterior, name, ax), HALF, 2.6, f"trace of {name}")
+
+    return [picture(name) for name in names]
 
 
 def _how(run: Run) -> dict[str, Any]:
@@ -216,11 +277,9 @@ def _how(run: Run) -> dict[str, Any]:
         "parameters": {
             "family": run.features.family + (" (chosen from the columns)" if asked.family == "auto" else ""),
             "covariance": asked.covariance if run.features.family in ("gaussian", "mixed") else "-",
-            "inference": {"em": "EM", "sem": "stochastic EM", "gibbs": "Gibbs sampling", "vb": "variational Bayes"}[
-                asked.inference
-            ],
+            **_method(run),
             "scaling": words[asked.scale],
-            **_length(run.model.get_params(deep=False), asked.inference),
+            **_length(run),
             "seed": asked.seed,
             **_by_kind(run.features),
         },
@@ -240,9 +299,22 @@ def _by_kind(features: Features) -> dict[str, str]:
     }
 
 
-def _length(params: dict[str, Any], inference: str) -> dict[str, str]:
-    if inference == "gibbs":
-        return {"chains": f"{params['chains']}, each {params['warmup']} sweeps of warmup and {params['draws']} draws"}
+def _method(run: Run) -> dict[str, str]:
+    """How it was fitted, and under which prior where the number of clusters is unknown."""
+    if run.settings.k is not None:
+        return {"inference": METHODS[run.model.inference]}
+    chosen, _, why = str(run.model.posterior_.attrs["inference"]).removeprefix("auto: ").partition(", for ")
+    method = METHODS[chosen] + (f" (chosen for {why})" if why else "")
+    return {"prior": PRIORS[run.settings.prior or "dp"], "inference": method}
+
+
+def _length(run: Run) -> dict[str, str]:
+    params, posterior = run.model.get_params(deep=False), run.model.posterior_
+    if "log_joint" in posterior.stats or params["inference"] == "gibbs":
+        kept = f"{posterior.warmup:,} sweeps of warmup and {posterior.n_draws:,} draws"
+        return {"chains": f"{posterior.n_chains}, each {kept}"}
+    if run.settings.k is None:
+        return {"draws": f"{posterior.n_draws:,} of the labels, from the approximation"}
     return {"starts": f"{params['n_init']}, the best kept; at most {params['max_iter']} sweeps each"}
 
 

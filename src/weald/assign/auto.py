@@ -168,8 +168,11 @@ def in_words(stats: Mapping[str, FloatArray], n_scores: float) -> str:
 
 
 def listed(n_components: int) -> ListsAssignment:
-    """Lists with full looks that are rarer the more they cost."""
-    return ListsAssignment(turn=10 if n_components <= 2_000 else 20)
+    """Lists with full looks that are rarer the more they cost; whole lists at first where they cost less than all."""
+    if n_components <= 2 * MANY:
+        return ListsAssignment()
+    few = n_components <= 2_000
+    return ListsAssignment(turn=10 if few else 20, early=10, early_turn=5 if few else 20)
 
 
 def lists_pay(rows: Rows, n_components: int, figures: Memory) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -98,13 +98,15 @@ class Part:
     """What a kernel did to one shard.
 
     `z` (rows,) int32; `log_norm`: weighted sum of log sum_k w_k exp<T, eta_k>, or an unbiased estimate; `S` (K, p) the
-    statistics of the drawn labels, or None to have them kept by differences.
+    statistics of the drawn labels, or None to have them kept by differences; `memory`: new arrays of what is remembered
+    of the rows, or nothing to have the old ones kept.
     """
 
     z: IntArray
     log_norm: float
     info: Mapping[str, float]
     S: FloatArray | None = None
+    memory: Memory = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,13 +158,15 @@ class AbstractAssignment(ABC):
 
     @abstractmethod
     def blank(self, n_rows: int, n_components: int) -> Memory:
-        """The memory before the first sweep; empty for kernels that keep none."""
+        """The memory before the first sweep, of zeros, which take no room until they are overwritten; empty for kernels
+        that keep none.
+        """
 
     @abstractmethod
     def sample(self, plan: Any, rows: Rows, shard: slice, z: IntArray, memory: Memory, key: np.uint64) -> Part:
         """Draw the labels of a shard given its current labels `z` (rows of the shard,; -1 before the first sweep).
 
-        What is remembered of the rows of the shard is brought up to date in `memory` itself.
+        `memory` is what is remembered of the rows of the shard, and only read.
         """
 
     @abstractmethod
@@ -184,12 +188,12 @@ def sample_all(
 ) -> Assignment:
     """One sweep over all rows, from labels `z` (n,) with statistics `S` (K, p), those of `others` included.
 
-    `memory` is left as it is, unless rows have others beside them: then it is a part of theirs, and written to.
+    `memory` is left as it is; what no shard has written anew is shared with the answer, not copied.
     """
-    shards, kept = shards_of(rows.n_rows), memory if others else {name: a.copy() for name, a in memory.items()}
+    shards, kept = shards_of(rows.n_rows), dict(memory)
 
     def part_of(shard: slice) -> Part:
-        return kernel.sample(plan, rows, shard, z[shard], {name: a[shard] for name, a in kept.items()}, key)
+        return kernel.sample(plan, rows, shard, z[shard], {name: a[shard] for name, a in memory.items()}, key)
 
     drawn = np.empty(rows.n_rows, np.int32)
     totals: list[FloatArray] = []
@@ -200,6 +204,9 @@ def sample_all(
         info = {name: info.get(name, 0.0) + value for name, value in part.info.items()}
         if part.S is not None and not others:
             totals = [part.S if not totals else np.add(totals[0], part.S, out=totals[0])]
+        for name, a in part.memory.items():
+            kept[name] = np.empty(memory[name].shape, a.dtype) if kept[name] is memory[name] else kept[name]
+            kept[name][shard] = a
     if rows.known is not None:  # kernels that look at a part of the clusters may have moved them
         drawn = np.where(rows.known >= 0, rows.known, drawn).astype(np.int32)
     S = totals[0] if totals else updated_statistics(rows, z, drawn, S, engine, others=others)

@@ -13,10 +13,14 @@ the best, at most `length`, stand first and are called near. In a sweep
 Full looks make the chain irreducible, estimate the log-likelihood without bias, and count how many exact draws fall
 outside the old list (`n_outside`) and how many labels exact assignment would have renewed (`n_moved`). While
 parameters still move fast, near ones go stale within a few sweeps but long lists hold: after seven sweeps 64 of 1,000
-clusters still hold 93 % of a row's posterior where 16 hold 77 % (32 dimensions, from random points). In so many
-dimensions nothing cheaper replaces full looks: a search along a graph of neighbouring clusters finds half of what it
-should, cells of rows do no better, and looking more often at rows with many near ones leaves behind the others, whose
-better clusters are not on their lists.
+clusters still hold 93 % of a row's posterior where 16 hold 77 % (32 dimensions, from random points). So `early` sweeps
+redraw all rows among their whole lists, which the very first sweep makes: with 1,000 clusters, nine sweeps get as far
+as fourteen that redraw among near ones, and spare a second sweep over all clusters. In so many dimensions nothing
+cheaper replaces full looks: a search along a graph of neighbouring clusters finds half of what it should, cells of rows
+do no better, and looking more often at rows with many near ones leaves behind the others, whose better clusters are not
+on their lists.
+
+A new list holds what lies above the median of the best scores in 64 lanes (`middle`): 30 to 60 clusters, for any row.
 
 A list made from an older eta depends on the past: exact for fixed parameters, harmless for stochastic EM; strict MCMC
 wants ``"exact"`` (Canopy specification 1.8, K2 and K3).
@@ -43,6 +47,7 @@ from weald.assign.base import MAX_TILE_ROWS, TILE, AbstractAssignment, Memory, P
 from weald.assign.exact import ExactAssignment, padded_columns, score_matrix, score_tile
 
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)  # the top six bits of its product with 2**j tell j
+FAR = 1e6  # nats below the best, beyond which nothing is listed
 PLACE = np.argsort([(int(DE_BRUIJN) << j) % 2**64 >> 58 for j in range(64)])
 
 
@@ -82,6 +87,11 @@ class ListsAssignment(AbstractAssignment):
         Sweeps between two redraws of a row among its whole list.
     turn : int
         Sweeps between two full looks at a row.
+    early : int
+        Sweeps at the beginning in which all rows are redrawn among their whole lists, the first of which makes them.
+        Without such sweeps the second makes them: the parameters of a start are too far off for near candidates.
+    early_turn : int
+        Sweeps between two full looks at a row then.
     """
 
     length: int = 16
@@ -89,6 +99,8 @@ class ListsAssignment(AbstractAssignment):
     depth: float = 6.0
     rescore: int = 4
     turn: int = 10
+    early: int = 0
+    early_turn: int = 5
 
     @property
     def period(self) -> int:
@@ -121,22 +133,20 @@ class ListsAssignment(AbstractAssignment):
 
     def sample(self, plan: Plan, rows: Rows, shard: slice, z: IntArray, memory: Memory, key: np.uint64) -> Part:
         """Full looks for the rows whose turn it is, or that have no list yet; lists for the others."""
-        if plan.sweep == 0:  # the parameters of a start are too far off to make lists that last
+        if plan.sweep == 0 and not self.early:
             return ExactAssignment().sample(plan.B, rows, shard, z, {}, key)
-        drawn, lists = z.copy(), Lists(*(np.ascontiguousarray(memory[name]) for name in Lists._fields))
+        drawn, lists = z.copy(), Lists(*(np.array(memory[name], order="C") for name in Lists._fields))
         at = np.arange(shard.start, shard.stop)
-        looked = (at - plan.sweep) % self.turn == 0 if lists.n_listed.all() else np.ones(at.size, bool)
+        turn = self.early_turn if plan.sweep < self.early else self.turn
+        looked = (at - plan.sweep) % turn == 0 if lists.n_listed.all() else np.ones(at.size, bool)
         n_dots = self._redraw(plan, rows, at, looked, drawn, lists, key)
-        norms, n_moved, n_outside = self._look(plan, rows, at[looked], looked, drawn, lists, key)
+        norms, n_moved, n_outside = self._look(plan, rows, at[looked], shard.start, drawn, lists, key)
         log_norm = float(norms.sum() if rows.weight is None else norms @ rows.weight[at[looked]])
         info = {
             "n_evals": float(n_dots + norms.size * plan.B.shape[1]),
             "n_looked": float(norms.size), "n_moved": float(n_moved), "n_outside": float(n_outside),
         }  # fmt: skip
-        for name, a in lists._asdict().items():
-            if a is not memory[name]:  # rows of a part do not lie side by side
-                memory[name][:] = a
-        return Part(drawn, log_norm * (at.size / max(1, norms.size)), info)
+        return Part(drawn, log_norm * (at.size / max(1, norms.size)), info, memory=lists._asdict())
 
     def expect(self, plan: Plan, rows: Rows, shard: slice) -> Soft:
         """Expectations are exact: all clusters, all rows."""
@@ -150,7 +160,8 @@ class ListsAssignment(AbstractAssignment):
         for start in range(0, 0 if looked.all() else z.size, MAX_TILE_ROWS):
             tile = slice(start, min(start + MAX_TILE_ROWS, z.size))
             here = lists.at(tile)
-            n_used = np.where((at[tile] - plan.sweep) % self.rescore == 0, here.n_listed, here.n_near)
+            whole = plan.sweep < self.early or (at[tile] - plan.sweep) % self.rescore == 0
+            n_used = np.where(whole, here.n_listed, here.n_near)
             n_used[looked[tile]] = 0
             T = rows.family.sufficient(rows.X[at[tile][0] : at[tile][-1] + 1])
             listed = listed_scores(T, plan.rows, here.member, n_used)
@@ -159,23 +170,19 @@ class ListsAssignment(AbstractAssignment):
         return n_dots
 
     def _look(
-        self, plan: Plan, rows: Rows, at: IntArray, looked: Array, z: IntArray, lists: Lists, key: np.uint64
+        self, plan: Plan, rows: Rows, at: IntArray, first: int, z: IntArray, lists: Lists, key: np.uint64
     ) -> tuple[FloatArray, int, int]:
         """Exact draws and new lists for rows `at`; log normalisers, how many moved, how many out of their lists."""
-        drawn, mine, norms, outside = z[looked], Lists(*(a[looked] for a in lists)), np.empty(at.size), 0
+        norms, n_moved, n_outside = np.empty(at.size), 0, 0
         step = max(16, TILE // plan.B.shape[1])
         buffer = np.empty((min(step, at.size), padded_columns(plan.B)), plan.B.dtype)
         for tile in (slice(a, a + step) for a in range(0, at.size, step)):
             scores = score_tile(rows.family.sufficient(rows.X[at[tile]]), plan.B, buffer)
             if rows.known is not None:
                 _softmax.clamp(scores, rows.known[at[tile]])
-            here = mine.at(tile)
-            outside += draw_and_list(scores, key, at[tile], drawn[tile], norms[tile], self.depth, self.length, *here)
-        n_moved = int(np.count_nonzero(drawn != z[looked]))
-        z[looked] = drawn
-        for all_rows, some in zip(lists, mine, strict=True):
-            all_rows[looked] = some
-        return norms, n_moved, outside
+            done = draw_and_list(scores, key, at[tile], first, z, norms[tile], self.depth, self.length, *lists)
+            n_moved, n_outside = n_moved + done[0], n_outside + done[1]
+        return norms, n_moved, n_outside
 
 
 def listed_scores(T: Matrix, E: Array, member: IntArray, n_used: IntArray) -> Array:
@@ -247,57 +254,54 @@ def redraw_within(
 @ordered
 def near_first(scores: Array, top: float, depth: float, length: int, member: IntArray, n: int) -> int:
     """Order the first n members so that those at most `depth` below the top, at most `length`, stand first."""
-    near = length + 1
+    threshold, near = scores.dtype.type(top - depth), length + 1
     while near > length and depth > 1e-3:
-        near = 0
+        near, threshold = 0, scores.dtype.type(top - depth)
         for j in range(n):
-            near += scores[j] >= top - depth
-        depth *= 0.75 if near > length else 1.0
+            near += scores[j] >= threshold
+        depth *= 0.75
     front = 0
-    for j in range(n):
-        if scores[j] >= top - depth:
-            member[front], member[j] = member[j], member[front]
-            scores[front], scores[j] = scores[j], scores[front]
-            front += 1
+    for j in range(n):  # no branch: which are near cannot be foretold
+        member[j], member[front] = member[front], member[j]
+        front += scores[j] >= threshold
     return min(front, length)
 
 
 @ordered
 def draw_and_list(
-    scores: Array, key: np.uint64, rows: IntArray, z: IntArray, log_norm: FloatArray,
+    scores: Array, key: np.uint64, rows: IntArray, first: int, z: IntArray, log_norm: FloatArray,
     depth: float, length: int, member: IntArray, n_near: IntArray, n_listed: IntArray,
-) -> int:  # fmt: skip
+) -> tuple[int, int]:  # fmt: skip
     """Exact draws and new lists for some rows, whose numbers key the uniforms.
 
-    scores (rows, 64 g) IN; z, log_norm (rows,) OUT; lists IN/OUT. Returns how many rows had a list that does not hold
-    the label drawn.
+    scores (rows, 64 g) IN; log_norm (rows,) OUT; labels z and lists IN/OUT are those of rows first, first + 1, ...
+    Returns how many labels changed, and how many rows had a list that does not hold the label drawn.
     """
     y, lane = np.empty(scores.shape[1], scores.dtype), np.empty(LANES, scores.dtype)
     peaks, kept = np.empty(scores.shape[1] // LANES + 1, scores.dtype), np.empty(LANES, scores.dtype)
     found = np.empty(scores.shape[1], np.int64)
-    outside, reach = 0, depth
+    n_moved = n_outside = 0
     for i in range(scores.shape[0]):
-        z[i], log_norm[i], _ = draw_row(scores[i], uniform(key, rows[i], 0), peaks, y, lane)
-        held = n_listed[i] == 0
-        for j in range(n_listed[i]):
-            held |= member[i, j] == z[i]
-        outside += not held
-        n, reach = best_columns(scores[i], peaks, reach, member.shape[1], found)
+        at = rows[i] - first
+        label, log_norm[i], _ = draw_row(scores[i], uniform(key, rows[i], 0), peaks, y, lane)
+        held = n_listed[at] == 0
+        for j in range(n_listed[at]):
+            held |= member[at, j] == label
+        n_moved += label != z[at]
+        n_outside += not held
+        z[at], n = label, best_columns(scores[i], peaks, lane, member.shape[1], found)
         for j in range(n):
-            member[i, j], kept[j] = found[j], scores[i, found[j]]
-        n_listed[i] = n
-        n_near[i] = near_first(kept, peaks[-1], depth, length, member[i], n)
-    return outside
+            member[at, j], kept[j] = found[j], scores[i, found[j]]
+        n_listed[at] = n
+        n_near[at] = near_first(kept, peaks[-1], depth, length, member[at], n)
+    return n_moved, n_outside
 
 
 @ordered
-def best_columns(row: Array, peaks: Array, reach: float, most: int, found: IntArray) -> tuple[int, float]:
-    """The best columns of a row into `found`: at least half of `most` and at most all, but for ties and short rows.
-
-    `reach` is a first guess of how far below the best they lie; returned with their number is one for the next row.
-    """
-    n = 0
-    threshold = peaks[-1] - reach
+def best_columns(row: Array, peaks: Array, lane: Array, most: int, found: IntArray) -> int:
+    """About 42 of the best columns of a row into `found`, and `most` at most; lane (64,): room."""
+    n, reach = 0, min(peaks[-1] - middle(row, lane), FAR)
+    threshold = row.dtype.type(peaks[-1] - reach)
     for g in range(peaks.shape[0] - 1):
         if peaks[g] >= threshold:
             bits = _bits_above(row[g * LANES : (g + 1) * LANES], threshold)
@@ -306,11 +310,30 @@ def best_columns(row: Array, peaks: Array, reach: float, most: int, found: IntAr
                 found[n] = g * LANES + PLACE[(last * DE_BRUIJN) >> np.uint64(58)]
                 n += 1
                 bits ^= last
-    guess = reach * min(max((0.7 * most / max(n, 1)) ** 0.2, 0.8), 1.25)
     while n > most and reach > 1e-3:
         reach *= min((most / n) ** 0.33, 0.95)
         n = _keep_above(row, peaks[-1] - reach, found, n)
-    return min(n, most), min(max(guess, 1e-2), 1e6)
+    return min(n, most)
+
+
+@kernel
+def middle(row: Array, lane: Array) -> float:
+    """About the median of the best scores in each of 64 lanes of a row (64 g,), which are left in `lane`.
+
+    It is the median of each four lanes, averaged. Half of the lanes hold one of the 64 log 2 = 44 best columns.
+    """
+    total, q = 0.0, LANES // 4
+    lane[:] = row[:LANES]
+    for g in range(1, row.size // LANES):
+        for j in range(LANES):
+            score = row[g * LANES + j]
+            lane[j] = score if score > lane[j] else lane[j]
+    for j in range(q):
+        a, b, c, d = lane[j], lane[j + q], lane[j + 2 * q], lane[j + 3 * q]
+        low, high = (a if a < b else b), (a if a > b else b)
+        below, above = (c if c < d else d), (c if c > d else d)
+        total += (low if low > below else below) + (high if high < above else above)
+    return total / (2 * q)
 
 
 @ordered

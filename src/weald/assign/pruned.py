@@ -7,13 +7,13 @@ cluster at T_c, all rows of the cell have
     s_k - s_r  <=  <T_c, b_k - b_r> + rho |L' (b_k - b_r)|                                        (Cauchy-Schwarz)
 
 so clusters for which this lies below -(37 + log K) have less than e^-37 of the mass of any row, all together: they
-cannot matter in float64, and only the others are scored. Ellipsoids of blocks of 4,096 rows, and of parts between
-blocks and cells, shorten the list first. Draws and log normalisers are those of `ExactAssignment`, for rows in any
+cannot matter in float64, and only the others are scored. Ellipsoids of large parts of 1,024 rows, and of parts between
+them and cells, shorten the list first. Draws and log normalisers are those of `ExactAssignment`, for rows in any
 order; lists are short where neighbours in the array are neighbours in space (`nearby_order`), in few dimensions.
 
 A list is scored by a small matrix product, exponentiated and drawn from for 64 rows abreast, one to a lane: 0.3 ns for
 each row and listed cluster, 0.5 ns more where it has any mass. Cost of a sweep: n (listed clusters) p, and 4 ns for
-each bound, (n / 4096) K + (n / 512) (listed for the block) + (n / 64) (listed for the part) of them. Clusters 5
+each bound, (n / 1024) K + (n / 256) (listed for the large part) + (n / 64) (listed for the part) of them. Clusters 5
 standard deviations apart, 200,000 rows: 26 of 1000 clusters are listed in 3 columns, 82 in 4, 400 in 6, most in 8.
 `pruned_share` tells beforehand. Specification 1.5 (B2), with cells in place of rows and nothing left to reject.
 
@@ -46,7 +46,7 @@ SLACK = 1e-9  # relative widening of bounds
 
 
 class Cells(NamedTuple):
-    """What is known of the data: the rows of a cell, ellipsoids of blocks, parts and cells, and the dtype of scores."""
+    """What is known of the data: rows of large parts, parts and cells, their ellipsoids, and the dtype of scores."""
 
     sizes: tuple[int, ...]
     hulls: tuple[Hulls, ...]
@@ -99,8 +99,8 @@ class PrunedAssignment(AbstractAssignment):
 
     def prepare(self, rows: Rows) -> Cells:
         """The ellipsoids."""
-        middle = 1 << ((BLOCK * self.size).bit_length() - 1) // 2
-        sizes = (BLOCK, middle, self.size)
+        large = max(BLOCK // 4, self.size)
+        sizes = (large, 1 << ((large * self.size).bit_length() - 1) // 2, self.size)
         blocks = (slice(a, a + BLOCK) for a in range(0, rows.n_rows, BLOCK))
         found = [[hulls_of(T, size) for size in sizes] for T in (_dense(rows, at).astype(float) for at in blocks)]
         joined = tuple(Hulls(*map(np.concatenate, zip(*level, strict=True))) for level in zip(*found, strict=True))
@@ -163,8 +163,9 @@ def tiles_of(plan: Plan, shard: slice) -> Iterator[Tile]:
     for start in range(shard.start, shard.stop, BLOCK):
         stop = min(start + BLOCK, shard.stop)
         spans = [slice(start // n, -(-stop // n)) for n in sizes]
-        block, parts, cells = (Hulls(h.form[at], h.reach[at]) for h, at in zip(plan.data.hulls, spans, strict=True))
-        ids, edges, n_bounds = shortlists(block, parts, cells, sizes[1] // size, plan.B, plan.length, depth(K))
+        large, parts, cells = (Hulls(h.form[at], h.reach[at]) for h, at in zip(plan.data.hulls, spans, strict=True))
+        n_parts, n_cells = sizes[0] // sizes[1], sizes[1] // size
+        ids, edges, n_bounds = shortlists(large, parts, cells, n_parts, n_cells, plan.B, plan.length, depth(K))
         for a in range(0, edges.size - 1, many):
             rows = slice(start + a * size, min(start + (a + many) * size, stop))
             yield Tile(rows, ids, edges[a : a + many + 1], n_bounds if a == 0 else 0)
@@ -277,29 +278,33 @@ def columns(B: FloatArray, length: FloatArray, ids: IntArray, found: IntArray) -
 
 @kernel
 def shortlists(
-    block: Hulls, parts: Hulls, cells: Hulls, ratio: int, B: FloatArray, length: FloatArray, depth: float
-) -> tuple[IntArray, IntArray, int]:
-    """Clusters that may matter in a block, among them those of each part, among them those of its `ratio` cells.
+    large: Hulls, parts: Hulls, cells: Hulls, n_parts: int, n_cells: int,
+    B: FloatArray, length: FloatArray, depth: float,
+) -> tuple[IntArray, IntArray, int]:  # fmt: skip
+    """Clusters that may matter in large parts, among them those of each of their parts, among them those of its cells.
 
     Returns ids (the lists of all cells, one after the other), edges (cells + 1,), and how many bounds were evaluated.
     """
     m, K = cells.reach.size, B.shape[1]
-    found = np.empty(K + 1, np.int64)
-    n = survivors(block.form[0], images(block, 0, 1, B)[0], block.reach[0], B, length, depth, found)
-    B1, length1, ids1 = columns(B, length, np.arange(K), found[:n])
-    ids, edges = np.empty(m * n, np.int32), np.zeros(m + 1, np.int64)
-    n_bounds, seen = K + parts.reach.size * n, images(parts, 0, parts.reach.size, B1)
-    for i in range(parts.reach.size):
-        n = survivors(parts.form[i], seen[i], parts.reach[i], B1, length1, depth, found)
-        B2, length2, ids2 = columns(B1, length1, ids1, found[:n])
-        first, last = i * ratio, min(m, (i + 1) * ratio)
-        near = images(cells, first, last, B2)
-        for c in range(first, last):
-            kept = survivors(cells.form[c], near[c - first], cells.reach[c], B2, length2, depth, found)
-            for k in range(kept):
-                ids[edges[c] + k] = ids2[found[k]]
-            edges[c + 1] = edges[c] + kept
-            n_bounds += n
+    found, everyone = np.empty(K + 1, np.int64), np.arange(K)
+    ids, edges, n_bounds = np.empty(m * K, np.int32), np.zeros(m + 1, np.int64), 0
+    for t in range(large.reach.size):
+        n = survivors(large.form[t], images(large, t, t + 1, B)[0], large.reach[t], B, length, depth, found)
+        B1, length1, ids1 = columns(B, length, everyone, found[:n])
+        first, last = t * n_parts, min(parts.reach.size, (t + 1) * n_parts)
+        seen = images(parts, first, last, B1)
+        n_bounds += K + (last - first) * n
+        for i in range(first, last):
+            n = survivors(parts.form[i], seen[i - first], parts.reach[i], B1, length1, depth, found)
+            B2, length2, ids2 = columns(B1, length1, ids1, found[:n])
+            start, stop = i * n_cells, min(m, (i + 1) * n_cells)
+            near = images(cells, start, stop, B2)
+            n_bounds += (stop - start) * n
+            for c in range(start, stop):
+                kept = survivors(cells.form[c], near[c - start], cells.reach[c], B2, length2, depth, found)
+                for k in range(kept):
+                    ids[edges[c] + k] = ids2[found[k]]
+                edges[c + 1] = edges[c] + kept
     return ids, edges, n_bounds
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from weald._typing import FloatArray, IntArray
 from weald.consensus.losses import agreement, canonical, checked_draws, checked_partition, distances, groups
-from weald.consensus.search import Search, distinct, searched
+from weald.consensus.search import Search, distinct, searched, without_alone
 from weald.exceptions import ParameterError
 
 __all__ = [
@@ -96,6 +96,7 @@ def point_estimate(
     *,
     n_starts: int = 8,
     max_clusters: int | None = None,
+    support: float = 0.0,
     rng: np.random.Generator,
 ) -> Estimate:
     """The partition of least expected loss, as far as a search from several starts finds it.
@@ -111,6 +112,10 @@ def point_estimate(
     max_clusters : int, optional
         At most so many clusters. By default as many as it takes; where draws hardly agree that may be nearly n
         (Binder), and a bound saves time.
+    support : float in [0, 1]
+        An item is left alone only if it is alone in at least this share of the draws. An item that is in no cluster
+        in half of the draws costs least alone, though in most draws it is in some cluster: with support 1/2 it goes
+        to those that it is most often with.
     rng : numpy Generator
 
     Returns
@@ -124,6 +129,8 @@ def point_estimate(
             raise ParameterError(f"{name} must be at least 1, got {value}")
     columns, item, weight = distinct(Z)
     found = searched(columns, weight, Search(loss, n_starts, min(cap, len(weight))), rng)
+    if support > 0:
+        found = without_alone(found, columns, weight, support)
     labels = canonical(found[item], "size")
     return Estimate(labels, float(distances(labels, Z, loss).mean()), int(labels.max()) + 1)
 

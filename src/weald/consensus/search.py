@@ -69,6 +69,20 @@ def searched(columns: IntArray, weight: IntArray, search: Search, rng: np.random
     return _least(ends, 1, Z, weight, search.loss)[0]
 
 
+def without_alone(z: IntArray, columns: IntArray, weight: IntArray, support: float) -> IntArray:
+    """Labels (u,) in which items that are alone too rarely in the draws have joined those they are most often with."""
+    n_mates = np.stack([np.bincount(c, weight)[c] for c in columns.T], axis=1) - 1
+    alone = (np.bincount(z, weight)[z] == 1) & ((n_mates == 0).mean(axis=1) < support)
+    if alone.all():
+        return np.zeros_like(z)
+    held, joined = np.where(alone, 0, weight), z.copy()
+    size = np.maximum(np.bincount(z, held), 1)
+    for i in np.flatnonzero(alone):
+        together = (columns == columns[i]).mean(axis=1)
+        joined[i] = np.argmax(np.bincount(z, held * together) / size)
+    return joined
+
+
 def tables_of(columns: IntArray, weight: IntArray, search: Search) -> Tables:
     """Tables of distinct items (u, m) that count `weight` times, all of them without a cluster."""
     n_items = len(weight)

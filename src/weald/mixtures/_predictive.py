@@ -1,6 +1,7 @@
 """Laws: log p(x_i | rows of a cluster), parameters integrated out, kept up to date as rows join and leave clusters.
 
-A law holds one column for each cluster; columns without rows hold the prior. Algorithms speak to it by five verbs,
+A law holds one column for each cluster; columns without rows hold the prior, and the last one always does. Algorithms
+speak to it by five verbs,
 
     score(law, i, first, stop, out)    out[j] = log p(x_i | column j), first <= j < stop, without log h
     score_without(law, i, c)           log p(x_i | column c without row i); NaN where rounding would spoil it
@@ -8,18 +9,24 @@ A law holds one column for each cluster; columns without rows hold the prior. Al
     leave(law, i, c) -> bool           row i leaves column c, not its last row; False: spoilt, `rebuild` it
     copy(law, a, b)                    column b becomes a copy of column a
 
-and run compiled for the first three laws, as plain Python for the last; each algorithm is written once.
+and run compiled for all laws but the last, which is plain Python; each algorithm is written once.
 
     law          family                      predictive              score      join, leave
     MatrixLaw    full Gaussian               Student t               d^2/2      d^2: rank-one changes of a factor
     ColumnsLaw   diagonal, spherical         Student t's             d          d
+    HolesLaw     diagonal, NaN cells         Student t's             d          d
     CountsLaw    multinomial, categorical,   Dirichlet-multinomial   non-zeros  non-zeros
                  Bernoulli
+    EventsLaw    Poisson, sparse Bernoulli   negative binomial       non-zeros  non-zeros, and d for the next score
+    PairLaw      product                     product                 the sum    the sum over its two laws
     OtherLaw     every family                `log_predictive`        its own    p
 
+The laws of cells that may be missing (Holes, Counts, Events) are in `weald.mixtures._columns`; who gets which law, and
+the last one, in `weald.mixtures.laws`.
+
 Without row x, |Psi| shrinks by the factor 1 - kappa/(kappa-1) |L^-1 (x - m)|^2: a row that stays where it is costs no
-downdate. Where that factor is below `LEAST`, one row carries the scatter and digits are lost. Rising factorials
-a (a+1) ... are multiplied up, one log for every `FACTORS` factors. Inner loops run over clusters, contiguous.
+downdate. Where that factor is below `LEAST`, one row carries the scatter and digits are lost. Inner loops run over
+clusters, contiguous.
 
 References: journal (57)-(63), with the Gamma functions of (61); Gill, Golub, Murray & Saunders (1974) for factors.
 
@@ -33,6 +40,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+from numba.core import types
 from numba.extending import overload, register_jitable
 
 from weald._kernel import kernel
@@ -40,9 +49,7 @@ from weald._typing import FloatArray, IntArray
 
 LEAST = 1e-4  # below this share of what was there a downdate has lost four digits
 HUGE = 1e75  # four factors up to this have a product
-FACTORS, SMALL = 16, 1e-15  # so many factors between 1e-15 and 1e15 have a product
-LONG = 128  # rising factorials longer than this are differences of log Gamma
-COMPILE: dict[str, Any] = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
+COMPILE: dict[str, Any] = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy", "nogil": True}
 
 F = TypeVar("F", bound=Callable[..., Any])
 Law = Any  # a named tuple of arrays, or an `OtherLaw`: the verbs as methods, and `size` (capacity,) of each column
@@ -75,11 +82,25 @@ def copy(law: Law, a: int, b: int) -> None:
     law.copy(a, b)
 
 
+def _overload(verb: Callable[..., Any]) -> None:
+    """Compiled code that calls a verb on a named tuple calls the method of that name, compiled.
+
+    Pairs take long to compile, so that theirs are for int64 alone.
+    """
+
+    def implement(law: Any, *args: Any) -> Any:
+        whole = [arg for arg in args if isinstance(arg, types.Integer)]
+        if law.instance_class is not PairLaw or all(arg == types.int64 for arg in whole):
+            return getattr(law.instance_class, verb.__name__)
+        if len(args) == 2:
+            return lambda law, i, c: verb(law, np.int64(i), np.int64(c))
+        return lambda law, i, first, stop, out: verb(law, np.int64(i), np.int64(first), np.int64(stop), out)
+
+    overload(verb, strict=False, jit_options=COMPILE)(implement)
+
+
 for _verb in (score, score_without, join, leave, copy):
-    # compiled code that calls a verb on a named tuple calls the method of that name, compiled
-    overload(_verb, strict=False, jit_options=COMPILE)(
-        lambda law, *args, name=_verb.__name__: getattr(law.instance_class, name)
-    )
+    _overload(_verb)
 
 
 def either(function: F) -> F:
@@ -108,8 +129,44 @@ def drop(law: Law, z: IntArray, c: int, k: int) -> None:
     copy(law, law.size.size - 1, k - 1)
 
 
+class PairLaw(NamedTuple):
+    """Two laws of the same rows whose columns are independent given the cluster; either may be a pair again."""
+
+    first: Law
+    second: Law
+    size: IntArray  # that of the first
+    work: FloatArray  # (cap,)
+
+    def score(self, i: int, first: int, stop: int, out: FloatArray) -> None:
+        """Logs add."""
+        score(self.first, i, first, stop, out)
+        score(self.second, i, first, stop, self.work)
+        for j in range(first, stop):
+            out[j] += self.work[j]
+
+    def score_without(self, i: int, c: int) -> float:
+        """Logs add, and NaN stays NaN."""
+        return score_without(self.first, i, c) + score_without(self.second, i, c)
+
+    def join(self, i: int, c: int) -> None:
+        """Row i enters both."""
+        join(self.first, i, c)
+        join(self.second, i, c)
+
+    def leave(self, i: int, c: int) -> bool:
+        """Row i leaves both."""
+        right = leave(self.first, i, c)
+        return leave(self.second, i, c) and right
+
+    def copy(self, a: int, b: int) -> None:
+        """Both."""
+        copy(self.first, a, b)
+        copy(self.second, a, b)
+
+
 @kernel
-def _copy_column(A: FloatArray, a: int, b: int) -> None:
+def copy_column(A: FloatArray, a: int, b: int) -> None:
+    """A[:, b] = A[:, a]."""
     for r in range(A.shape[0]):
         A[r, b] = A[r, a]
 
@@ -162,9 +219,9 @@ class MatrixLaw(NamedTuple):
 
     def copy(self, a: int, b: int) -> None:
         """All that is kept of a column."""
-        _copy_column(self.mean, a, b)
+        copy_column(self.mean, a, b)
         for r in range(self.factor.shape[0]):
-            _copy_column(self.factor[r], a, b)
+            copy_column(self.factor[r], a, b)
         self.log_root[b], self.size[b] = self.log_root[a], self.size[a]
 
 
@@ -236,7 +293,7 @@ class ColumnsLaw(NamedTuple):
             for j in range(m):
                 product[j] *= min(1.0 + share[j] * inverse[j] * distance[j], HUGE)
             if law % 4 == 3 or law == n_laws - 1:
-                _add_logs(total, product, 1.0)
+                add_logs(total, product, 1.0)
         for j in range(first, stop):
             n = self.size[j]
             power = 0.5 * (self.nu + q * (n + 1.0))
@@ -271,8 +328,8 @@ class ColumnsLaw(NamedTuple):
 
     def copy(self, a: int, b: int) -> None:
         """All that is kept of a column."""
-        _copy_column(self.mean, a, b)
-        _copy_column(self.inverse, a, b)
+        copy_column(self.mean, a, b)
+        copy_column(self.inverse, a, b)
         self.log_root[b], self.size[b] = self.log_root[a], self.size[a]
 
 
@@ -283,7 +340,7 @@ def _add_squares(distance: FloatArray, x: float, mean: FloatArray) -> None:
 
 
 @kernel
-def _add_logs(total: FloatArray, product: FloatArray, sign: float) -> None:
+def add_logs(total: FloatArray, product: FloatArray, sign: float) -> None:
     """The log of each product joins its total; products begin anew."""
     for j in range(total.size):
         total[j] += sign * math.log(product[j])
@@ -315,97 +372,3 @@ def _change_columns(
     for r in range(x.size):
         mean[r] += sign * (x[r] - mean[r]) / (kappa + sign)
     return 0.5 * q * log_ratio, least
-
-
-class CountsLaw(NamedTuple):
-    """Dirichlet laws: `prior` (V + J,) and counts N (V + J, cap) of V entries, then of the J segments they belong to.
-
-    Rows are CSR (values, columns, starts) of entries and, after them, of the totals of the segments they use:
-    log p = sum over entries of log a (a+1) ... (a+x-1), less the same sum over segments.
-    """
-
-    values: FloatArray
-    columns: IntArray
-    starts: IntArray
-    n_entries: int  # V
-    prior: FloatArray
-    N: FloatArray
-    size: IntArray
-    work: FloatArray  # (1, cap)
-
-    def score(self, i: int, first: int, stop: int, out: FloatArray) -> None:
-        """Rising factorials of all columns at once."""
-        row = slice(self.starts[i], self.starts[i + 1])
-        N, product = self.N[:, first:stop], self.work[0, first:stop]
-        _rising(self.values[row], self.columns[row], self.n_entries, self.prior, N, product, out[first:stop])
-
-    def score_without(self, i: int, c: int) -> float:
-        """The counts of row i taken off as it is read."""
-        total = 0.0
-        for e in range(self.starts[i], self.starts[i + 1]):
-            v, x = self.columns[e], self.values[e]
-            a = self.prior[v] + (self.N[v, c] - x)
-            total += _log_rising(a, x) if v < self.n_entries else -_log_rising(a, x)
-        return total
-
-    def join(self, i: int, c: int) -> None:
-        """Counts are added."""
-        for e in range(self.starts[i], self.starts[i + 1]):
-            self.N[self.columns[e], c] += self.values[e]
-        self.size[c] += 1
-
-    def leave(self, i: int, c: int) -> bool:
-        """Counts are taken off."""
-        for e in range(self.starts[i], self.starts[i + 1]):
-            self.N[self.columns[e], c] -= self.values[e]
-        self.size[c] -= 1
-        return True
-
-    def copy(self, a: int, b: int) -> None:
-        """All that is kept of a column."""
-        _copy_column(self.N, a, b)
-        self.size[b] = self.size[a]
-
-
-@kernel
-def _log_rising(a: float, x: float) -> float:
-    """Log a (a+1) ... (a+x-1)."""
-    if x > FACTORS:
-        return math.lgamma(a + x) - math.lgamma(a)
-    product = a
-    for more in range(1, int(x)):
-        product *= a + more
-    return math.log(product)
-
-
-@kernel
-def _rising(
-    values: FloatArray,
-    columns: IntArray,
-    n_entries: int,
-    prior: FloatArray,
-    N: FloatArray,
-    product: FloatArray,
-    total: FloatArray,
-) -> None:
-    """(V + J,), (V + J, m) -> (m,): sum of log a (a+1) ... (a+x-1), a = prior + N, over entries less over segments."""
-    n_factors, sign = 0, 1.0
-    total[:], product[:] = 0.0, 1.0
-    for x, v in zip(values, columns):  # noqa: B905
-        if v >= n_entries and sign > 0.0:
-            _add_logs(total, product, sign)
-            n_factors, sign = 0, -1.0
-        if x > LONG:
-            for j in range(total.size):
-                a = prior[v] + N[v, j]
-                total[j] += sign * (math.lgamma(a + x) - math.lgamma(a))
-            continue
-        for more in range(int(x)):
-            a = prior[v] + more
-            for j in range(total.size):
-                product[j] *= a + N[v, j]
-            n_factors += 1
-            if n_factors == FACTORS:
-                _add_logs(total, product, sign)
-                n_factors = 0
-    _add_logs(total, product, sign)

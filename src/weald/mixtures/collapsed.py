@@ -34,32 +34,21 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import sparse
-from scipy.special import gammaln
 
 from weald._kernel import kernel
 from weald._random import sweep_key, uniform
-from weald._typing import FloatArray, IntArray, Matrix
+from weald._typing import FloatArray, IntArray
 from weald.assign import Rows
 from weald.assign.base import statistics
 from weald.engine import Threads
 from weald.exceptions import DataError, ParameterError
-from weald.families import Bernoulli, Categorical, DiagonalGaussian, FullGaussian, Multinomial, SphericalGaussian
-from weald.families.base import AbstractFamily
 from weald.inference.run import AbstractKernel
-from weald.mixtures._predictive import (
-    SMALL,
-    ColumnsLaw,
-    CountsLaw,
-    Law,
-    MatrixLaw,
-    drop,
-    join,
-    leave,
-    rebuild,
-    score,
-    score_without,
-)
+from weald.mixtures._predictive import Law, drop, join, leave, rebuild, score, score_without
+from weald.mixtures.laws import Laws
+from weald.mixtures.laws import OtherLaw as OtherLaw
+from weald.mixtures.laws import is_compiled as is_compiled
+from weald.mixtures.laws import law_of as law_of
+from weald.mixtures.laws import other_laws as other_laws
 from weald.mixtures.split_merge import MERGES, SPARE, SPLITS, split_merge
 from weald.partitions import AbstractPartition, NormalisedGeneralisedGamma
 
@@ -67,9 +56,6 @@ BIRTHS, DEATHS = 0, 1  # where in the tally
 ROOM = 16  # columns beyond the clusters at first
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-Laws = Callable[[int], Law]  # capacity -> a law all of whose columns are empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +94,15 @@ class CollapsedKernel(AbstractKernel):
         Split-merge moves in each sweep.
     first : callable, optional
         rng -> labels (n,) to start from; one cluster of all rows if None.
+    most : int, optional
+        A sweep is broken off when there are more clusters than this: something is wrong, and it would take long.
     """
 
     rows: Rows
     prior: AbstractPartition
     n_moves: int = 10
     first: Callable[[np.random.Generator], IntArray] | None = None
+    most: int | None = None
 
     def __post_init__(self) -> None:
         if self.rows.weight is not None or self.rows.known is not None:
@@ -145,7 +134,7 @@ class CollapsedKernel(AbstractKernel):
     def step(self, rng: np.random.Generator, state: PartitionState) -> tuple[PartitionState, Mapping[str, float]]:
         """All rows, some split-merge moves, the hyperparameters."""
         n = self.rows.n_rows
-        board = Board(self.laws, state.z.copy(), len(state.S), state.prior)
+        board = Board(self.laws, state.z.copy(), len(state.S), state.prior, self.most)
         board.play(gibbs, n, rng.permutation(n), sweep_key(rng))
         board.play(split_merge, self.n_moves if n > 1 else 0, sweep_key(rng))
         sizes = np.bincount(board.z)
@@ -178,6 +167,7 @@ class Board:
     z: IntArray
     k: int
     prior: AbstractPartition
+    most: int | None = None
     tally: IntArray = field(default_factory=lambda: np.zeros(4, np.int64))
 
     def __post_init__(self) -> None:
@@ -192,6 +182,8 @@ class Board:
         while at < total:
             scratch = self.log_size, self.log_ratio, self.log_p, self.tally
             at, self.k = _for(self.law, moves)(self.law, self.z, self.k, at, total, *args, *scratch)
+            if self.most is not None and self.k > self.most:
+                return
             if at < total:
                 self._make_room()
 
@@ -302,135 +294,3 @@ def draw(log_p: FloatArray, u: float) -> int:
         if u < log_p[j]:
             return j
     return int(log_p.size - 1)
-
-
-@dataclass(frozen=True, eq=False)
-class OtherLaw:
-    """Any family: T (n, p) dense or CSR, S (cap, p)."""
-
-    family: AbstractFamily
-    T: Matrix
-    S: FloatArray
-    size: IntArray
-
-    def score(self, i: int, first: int, stop: int, out: FloatArray) -> None:
-        """`log_predictive` of the family."""
-        out[first:stop] = self.family.log_predictive(self.S[first:stop], self.T[i : i + 1])[0]
-
-    def score_without(self, i: int, c: int) -> float:
-        """`log_predictive` given the statistics without row i."""
-        return float(self.family.log_predictive((self.S[c] - self._row(i))[None], self.T[i : i + 1])[0, 0])
-
-    def join(self, i: int, c: int) -> None:
-        """Statistics add."""
-        self.S[c] += self._row(i)
-        self.size[c] += 1
-
-    def leave(self, i: int, c: int) -> bool:
-        """Statistics subtract."""
-        self.S[c] -= self._row(i)
-        self.size[c] -= 1
-        return True
-
-    def copy(self, a: int, b: int) -> None:
-        """All that is kept of a column."""
-        self.S[b], self.size[b] = self.S[a], self.size[a]
-
-    def _row(self, i: int) -> FloatArray:
-        row = self.T[i]
-        return np.asarray(row.toarray() if sparse.issparse(row) else row, np.float64).ravel()
-
-
-def law_of(rows: Rows) -> Laws:
-    """Capacity -> a law of these rows with so many empty columns."""
-    family = rows.family
-    if family.n_shared_parameters:
-        raise ParameterError(
-            f"clusters of a {type(family).__name__} share parameters, which cannot be integrated out one cluster "
-            "at a time; use a family whose clusters are independent"
-        )
-    if isinstance(family, FullGaussian):
-        return _matrix_laws(family, rows.X)
-    if isinstance(family, SphericalGaussian) or (isinstance(family, DiagonalGaussian) and not family.missing):
-        return _columns_laws(family, rows.X)
-    dense_bernoulli = isinstance(family, Bernoulli) and not sparse.issparse(rows.X)
-    if dense_bernoulli or isinstance(family, Multinomial | Categorical):
-        return _counts_laws(rows)
-    return other_laws(rows)
-
-
-def other_laws(rows: Rows) -> Laws:
-    """Capacity -> a law that asks the family."""
-    T = rows.family.sufficient(rows.X)
-
-    def law(capacity: int) -> Law:
-        return OtherLaw(rows.family, T, np.zeros((capacity, rows.family.width)), np.zeros(capacity, np.int64))
-
-    return law
-
-
-def _matrix_laws(family: FullGaussian, X: Matrix) -> Laws:
-    Z = np.ascontiguousarray(family.coordinates(X), np.float64)
-    (n, d), kappa, nu = Z.shape, float(family.kappa), float(family.nu)
-    m = np.arange(n + 1)
-    constant = gammaln((nu + m + 1) / 2) - gammaln((nu + m + 1 - d) / 2)
-    constant += 0.5 * d * np.log(2 * (kappa + m) / (kappa + m + 1))
-    L = np.linalg.cholesky(family.psi)
-    log_root = float(np.log(np.diagonal(L)).sum())
-    np.fill_diagonal(L, 1 / np.diagonal(L))
-
-    def law(capacity: int) -> Law:
-        mean, factor = _columns(family.m0, capacity), _columns(L, capacity)
-        size, work = np.zeros(capacity, np.int64), np.empty((d + 1, capacity))
-        return MatrixLaw(Z, mean, factor, np.full(capacity, log_root), size, constant, kappa, nu, work)
-
-    return law
-
-
-def _columns_laws(family: DiagonalGaussian | SphericalGaussian, X: Matrix) -> Laws:
-    Z = np.ascontiguousarray(family.coordinates(X), np.float64)
-    (n, d), kappa, nu, psi = Z.shape, float(family.kappa), float(family.nu), np.atleast_1d(family.psi)
-    q, m = d // psi.size, np.arange(n + 1)
-    constant = gammaln((nu + q * (m + 1)) / 2) - gammaln((nu + q * m) / 2)
-    constant = psi.size * (constant + 0.5 * q * np.log(2 * (kappa + m) / (kappa + m + 1)))
-    log_root = 0.5 * q * float(np.log(psi).sum())
-
-    def law(capacity: int) -> Law:
-        mean, inverse = _columns(family.m0, capacity), _columns(1 / psi, capacity)
-        size, work = np.zeros(capacity, np.int64), np.empty((4, capacity))
-        return ColumnsLaw(Z, mean, inverse, np.full(capacity, log_root), size, constant, kappa, nu, q, work)
-
-    return law
-
-
-def _counts_laws(rows: Rows) -> Laws:
-    family, T = rows.family, sparse.csr_array(rows.family.sufficient(rows.X))[:, :-1].astype(np.float64)
-    prior: FloatArray
-    totals: FloatArray
-    if isinstance(family, Bernoulli):
-        present = sparse.csr_array(~np.isnan(rows.X), dtype=np.float64)
-        ones = T[:, : family.n_columns]
-        words, segments = sparse.hstack([ones, present - ones]), present
-        prior, totals = np.append(family.alpha, family.beta), family.alpha + family.beta
-    else:
-        assert isinstance(family, Multinomial | Categorical)
-        of_segment = sparse.block_diag([sparse.coo_array(np.ones((length, 1))) for length in family.lengths])
-        words, segments = T, T @ of_segment
-        prior, totals = family.concentration, family.segment_sums(family.concentration)
-    if prior.min() < SMALL:
-        return other_laws(rows)
-    counts = sparse.csr_array(sparse.hstack([words, segments]))
-    counts.eliminate_zeros()
-    counts.sort_indices()
-    given = counts.data, counts.indices.astype(np.int32), counts.indptr.astype(np.int64), prior.size
-
-    def law(capacity: int) -> Law:
-        N, size, work = np.zeros((counts.shape[1], capacity)), np.zeros(capacity, np.int64), np.empty((1, capacity))
-        return CountsLaw(*given, np.append(prior, totals), N, size, work)
-
-    return law
-
-
-def _columns(values: FloatArray, capacity: int) -> FloatArray:
-    """(...) -> (..., capacity): one copy for each column."""
-    return np.ascontiguousarray(np.broadcast_to(values[..., None], (*values.shape, capacity)))

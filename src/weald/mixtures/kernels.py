@@ -41,7 +41,6 @@ from weald.assign.order import nearby_order
 from weald.engine import Threads
 from weald.inference.run import AbstractKernel
 from weald.mixtures.merge import merged
-from weald.partitions import FiniteDirichlet
 
 MERGE_EVERY = 5
 PARTS = 8
@@ -87,7 +86,7 @@ class Model:
     """Likelihood and prior of a finite mixture."""
 
     family: Any
-    prior: FiniteDirichlet
+    prior: Any  # of the weights: `FiniteDirichlet`, or for vb also `TruncatedSticks`
 
 
 def _mode(model: Model, S: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -222,14 +221,16 @@ class MixtureKernel(AbstractKernel):
 
     def _step_in_parts(self, rng: np.random.Generator, state: MixtureState) -> tuple[MixtureState, Mapping[str, float]]:
         """A sweep whose parameters follow each part of the rows."""
-        z, memory = state.z.copy(), {name: a.copy() for name, a in state.memory.items()}
+        z, memory = state.z.copy(), {name: np.empty_like(a) for name, a in state.memory.items()}
         S, eta, log_w, shared, info = state.S, state.eta, state.log_w, state.shared, dict[str, float]()
         for first, rows in enumerate(self.parts):
             at = slice(first, None, PARTS)
             plan, shared = self.assign.refresh(self.plan, eta, log_w, state.sweep, shared)
-            here = {name: a[at] for name, a in memory.items()}
+            here = {name: a[at] for name, a in state.memory.items()}
             drawn = sample_all(self.assign, plan, rows, z[at], S, here, sweep_key(rng), self.engine, others=True)
             z[at], S = drawn.z, drawn.S
+            for name, a in drawn.memory.items():
+                memory[name][at] = a
             eta, log_w = self.rule.parameters(self.model, S, rng)
             for name, value in {**drawn.info, "log_likelihood": drawn.log_norm}.items():
                 info[name] = info.get(name, 0.0) + value

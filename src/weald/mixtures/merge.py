@@ -18,21 +18,22 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from scipy.special import gammaln, xlogy
+from scipy.special import xlogy
 
 from weald._typing import Array, FloatArray, IntArray
 from weald.assign import Rows, _softmax
 from weald.assign.exact import buffer_for, score_matrix, score_tile
 from weald.engine import Threads, shards_of
 from weald.families.base import AbstractFamily
-from weald.partitions import FiniteDirichlet
+from weald.partitions import FiniteDirichlet, TruncatedSticks
 
+Weights = FiniteDirichlet | TruncatedSticks
 NEIGHBOURS = 4
 MOST_PAIRS = 32
 
 
 def merged(
-    S: FloatArray, eta: Array, log_w: Array, rows: Rows, prior: FiniteDirichlet, engine: Threads
+    S: FloatArray, eta: Array, log_w: Array, rows: Rows, prior: Weights, engine: Threads
 ) -> tuple[FloatArray, int]:
     """Statistics (K, p) after all merges that raise the bound, and their number.
 
@@ -51,7 +52,7 @@ def merged(
     return S, len(taken) // 2
 
 
-def _promising(S: FloatArray, family: AbstractFamily, prior: FiniteDirichlet) -> tuple[IntArray, FloatArray]:
+def _promising(S: FloatArray, family: AbstractFamily, prior: Weights) -> tuple[IntArray, FloatArray]:
     """Pairs (m, 2) of neighbouring components, best first, whose upper bound of the gain (m,) is positive."""
     held = np.flatnonzero(S[:, -1] > 1e-3)
     if held.size < 2:
@@ -66,11 +67,9 @@ def _promising(S: FloatArray, family: AbstractFamily, prior: FiniteDirichlet) ->
     return pairs[best], gain[best]
 
 
-def _evidence_gain(S: FloatArray, pairs: IntArray, family: AbstractFamily, prior: FiniteDirichlet) -> FloatArray:
+def _evidence_gain(S: FloatArray, pairs: IntArray, family: AbstractFamily, prior: Weights) -> FloatArray:
     a, b = S[pairs[:, 0]], S[pairs[:, 1]]
-    concentration = prior.concentration
-    n_a, n_b = a[:, -1] + concentration, b[:, -1] + concentration
-    of_counts = gammaln(n_a + n_b - concentration) + gammaln(concentration) - gammaln(n_a) - gammaln(n_b)
+    of_counts = prior.merge_gain(S[:, -1], pairs)
     if family.n_shared_parameters == 0:
         return family.log_marginal(a + b) - family.log_marginal(a) - family.log_marginal(b) + of_counts
     now = family.log_evidence(S)

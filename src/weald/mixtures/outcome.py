@@ -1,4 +1,4 @@
-"""From chains to components: the best start of an optimiser, or the matched draws of a sampler.
+"""What chains leave: the best start of an optimiser, the matched draws of a sampler, or draws of a partition.
 
 A posterior over parameters is symmetric under permutations of the components, and chains use that freedom. Before
 draws are averaged their components are matched to those of the likeliest draw (`weald.mixtures.components.align`).
@@ -6,11 +6,13 @@ draws are averaged their components are matched to those of the likeliest draw (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from weald.exceptions import DataError
+from weald._typing import Array, FloatArray, IntArray
+from weald.exceptions import DataError, Status
 from weald.inference.run import Chain
 from weald.mixtures.components import Components, align
 from weald.mixtures.kernels import MixtureKernel, MixtureState
@@ -18,14 +20,25 @@ from weald.mixtures.kernels import MixtureKernel, MixtureState
 ALIGN_ROWS = 2_000  # rows that decide which component of one draw is which of another
 
 
+class Sampled(NamedTuple):
+    """Draws z (chain, draw, n), hyperparameters (chain, draw) by name, stats (chain, sweep), and the verdict."""
+
+    z: IntArray
+    hyper: Mapping[str, FloatArray]
+    stats: Mapping[str, Array]
+    status: Status
+    warmup: int
+    thin: int
+
+
 def best_of(chains: Sequence[Chain]) -> Chain:
     """The start with the best final objective."""
     return max(chains, key=lambda chain: float(chain.stats["objective"][-1]))
 
 
-def longest(chains: Sequence[Chain]) -> tuple[Sequence[Chain], int]:
-    """The chains that leave most draws in all when each is cut to the same length, and that length."""
-    lengths = [len(chain.draws.get("eta", ())) for chain in chains]
+def longest(chains: Sequence[Chain], name: str = "eta") -> tuple[Sequence[Chain], int]:
+    """The chains that leave most draws of `name` in all when each is cut to the same length, and that length."""
+    lengths = [len(chain.draws.get(name, ())) for chain in chains]
     n = max(lengths, key=lambda length: length * sum(other >= length for other in lengths))
     if n == 0:
         raise DataError("the run was stopped before its first draw: let it pass warmup")

@@ -24,6 +24,7 @@ RHAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
 WINDOW = 10  # least number of sweeps that stochastic EM averages when it asks whether it still rises
 SETTLED = 1e-12  # a rise per row that is rounding
+DECIMALS = 6
 FALL = 1e-7  # relative fall of a bound that rounding cannot explain
 
 
@@ -69,22 +70,28 @@ def of_optimiser(trace: FloatArray, *, arrived: bool, rises: bool, n_rows: float
     return Status(Verdict.OK, f"converged in {trace.size} sweeps", (), figures)
 
 
-def of_chains(stats: Mapping[str, FloatArray], warmup: int) -> Status:
-    """The verdict on chains from their log-likelihood (chain, sweep)."""
-    kept = stats["log_likelihood"][:, warmup:]
-    if not np.isfinite(kept).all():
-        return Status(Verdict.FAILED, "the log-likelihood is not finite", ("pass float64 data",))
-    if kept.shape[1] < 4:
-        return Status(Verdict.CAUTION, f"{kept.shape[1]} draws are too few to judge", ("raise draws",))
-    r, ess = float(rhat(kept)), float(ess_bulk(kept))
+def of_chains(
+    stats: Mapping[str, FloatArray],
+    warmup: int,
+    names: Sequence[str] = ("log_likelihood",),
+    cure: str = "chains may sit in different modes: try fewer components or init='kmeans++'",
+) -> Status:
+    """The verdict on chains from measurements (chain, sweep) that do not depend on labels: the worst one counts."""
+    kept = {name: stats[name][:, warmup:] for name in names}
+    first = kept[names[0]]
+    if not np.isfinite(first).all():
+        return Status(Verdict.FAILED, f"the {names[0].replace('_', '-')} is not finite", ("pass float64 data",))
+    if first.shape[1] < 4:
+        return Status(Verdict.CAUTION, f"{first.shape[1]} draws are too few to judge", ("raise draws",))
+    rounded = [np.round(x, DECIMALS) for x in kept.values()]  # ranks would make much of rounding
+    moving = [x for x in rounded if np.ptp(x) > 0] or [first]
+    r, ess = max(float(rhat(x)) for x in moving), min(float(ess_bulk(x)) for x in moving)
     figures = {"rhat": r, "ess_bulk": ess}
     if r > RHAT_LIMIT:
-        advice = (
-            "raise warmup and draws",
-            "chains may sit in different modes: try fewer components or init='kmeans++'",
-        )
+        advice = ("raise warmup and draws", cure)
         return Status(Verdict.CAUTION, f"chains disagree: R-hat {r:.3f} is above {RHAT_LIMIT}", advice, figures)
-    if ess < ESS_PER_CHAIN * kept.shape[0]:
-        message = f"an effective sample of {ess:.0f} from {kept.size} draws is small"
+    if ess < ESS_PER_CHAIN * first.shape[0]:
+        message = f"an effective sample of {ess:.0f} from {first.size} draws is small"
         return Status(Verdict.CAUTION, message, ("raise draws",), figures)
-    return Status(Verdict.OK, f"{kept.shape[0]} chains agree (R-hat {r:.3f}, effective sample {ess:.0f})", (), figures)
+    chains = "1 chain agrees with itself" if len(first) == 1 else f"{len(first)} chains agree"
+    return Status(Verdict.OK, f"{chains} (R-hat {r:.3f}, effective sample {ess:.0f})", (), figures)

@@ -20,6 +20,7 @@ from weald.partitions.mfm import MixtureOfFiniteMixtures
 from weald.partitions.nggp import NormalisedGeneralisedGamma
 from weald.partitions.pitman_yor import PitmanYor
 from weald.partitions.slice1d import slice_sample
+from weald.partitions.sticks import TruncatedSticks
 
 PARTITIONS: dict[str, type[AbstractPartition]] = {
     "dirichlet": FiniteDirichlet,
@@ -37,5 +38,6 @@ __all__ = [
     "MixtureOfFiniteMixtures",
     "NormalisedGeneralisedGamma",
     "PitmanYor",
+    "TruncatedSticks",
     "slice_sample",
 ]

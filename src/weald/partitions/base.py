@@ -15,8 +15,9 @@ weight n_j - sigma, and opens a block with weight V_{n+1,k+1} / V_{n+1,k}.
 | normalised generalised gamma | discount | one integral over u |
 | mixture of finite mixtures | -gamma | one sum over K |
 
-A prior therefore states `sigma`, `log_v`, its weights (`sticks`), its mean number of clusters and how its
-hyperparameters move (`update`); the rest follows here. An urn draw of n items costs O(n) calls of `log_v`.
+A prior therefore states `sigma`, `log_v`, its weights (`sticks`, and `log_other_jumps` given a partition), its mean
+number of clusters and how its hyperparameters move (`update`); the rest follows here. An urn draw of n items costs
+O(n) calls of `log_v`.
 
     >>> from weald.partitions import DirichletProcess
     >>> z = DirichletProcess(concentration=2.0).draw(100, np.random.default_rng(0))
@@ -36,6 +37,7 @@ from scipy.special import gammaln
 
 from weald._typing import FloatArray, IntArray
 from weald.exceptions import DataError
+from weald.partitions.hyper import log_gamma_draw
 
 
 class AbstractPartition(ABC):
@@ -53,6 +55,10 @@ class AbstractPartition(ABC):
     @abstractmethod
     def sticks(self, k: int, rng: np.random.Generator) -> FloatArray:
         """(k,): log weights of one draw of the random measure, summing to 1: entry k holds all mass that is left."""
+
+    @abstractmethod
+    def log_other_jumps(self, n: int, k: int, least: float, rng: np.random.Generator) -> FloatArray:
+        """(e,): log masses above log `least` of the atoms without items, given n items in k blocks; see `jumps`."""
 
     @abstractmethod
     def update(self, sizes: IntArray, rng: np.random.Generator) -> Self:
@@ -91,15 +97,39 @@ class AbstractPartition(ABC):
         new : float
             Log probability of opening a block; -inf when a finite model is full.
         """
-        blocks = as_sizes(sizes)
-        if blocks.size != np.size(sizes):
-            raise DataError("log_weights needs positive block sizes; drop the empty blocks first")
+        blocks = positive_sizes(sizes)
         n, k = int(blocks.sum()), blocks.size
         if k == 0:
             return np.empty(0), 0.0
         log_new = self.log_v(n + 1, k + 1) - self.log_v(n + 1, k)
         log_total = float(np.logaddexp(math.log(n - k * self.sigma), log_new))
         return np.log(blocks - self.sigma) - log_total, log_new - log_total
+
+    def jumps(self, sizes: IntArray, least: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Log masses of the random measure given a partition, on a scale on which they sum to about n.
+
+        Labels given the measure are independent with probabilities proportional to the masses of all atoms, of which
+        those without items and below `least` are left out; see `weald.partitions.jumps`. A prior with an auxiliary
+        variable is taken given it.
+
+        Parameters
+        ----------
+        sizes : (k,) array of int
+            Sizes of the blocks, all positive.
+        least : float
+            Smallest mass, positive, of an atom without items that is worth knowing.
+        rng : numpy Generator
+
+        Returns
+        -------
+        log_occupied : (k,) array
+            Log masses of the blocks, small or large.
+        log_others : (e,) array
+            Log masses above log `least` of atoms without items, in no order.
+        """
+        blocks = positive_sizes(sizes)
+        log_occupied = log_gamma_draw(blocks - self.sigma, rng)
+        return log_occupied, self.log_other_jumps(int(blocks.sum()), blocks.size, least, rng)
 
     def draw(self, n: int, rng: np.random.Generator) -> IntArray:
         """(n,): labels of n items by the urn, 0, 1, ... in order of appearance."""
@@ -136,6 +166,14 @@ def as_sizes(sizes: Any) -> IntArray:
     if found.ndim != 1 or (whole != found).any() or (whole < 0).any():
         raise DataError(f"block sizes must be a vector of non-negative whole numbers, got {sizes!r}")
     return whole[whole > 0]
+
+
+def positive_sizes(sizes: Any) -> IntArray:
+    """(k,) array of int64 block sizes, none of which may be zero."""
+    blocks = as_sizes(sizes)
+    if blocks.size != np.size(sizes):
+        raise DataError(f"needs positive block sizes, got {sizes!r}; drop the empty blocks first")
+    return blocks
 
 
 def _pick_block(z: IntArray, sizes: list[int], i: int, sigma: float, rng: np.random.Generator) -> int:

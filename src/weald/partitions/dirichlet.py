@@ -27,10 +27,11 @@ from typing import Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from weald._typing import Array, FloatArray
+from weald._typing import Array, FloatArray, IntArray
 from weald.exceptions import DataError, ParameterError
 from weald.partitions.base import AbstractPartition
 from weald.partitions.hyper import check_hyperprior, check_items, log_gamma_draw, resample_concentration
+from weald.partitions.jumps import log_gammas_above
 
 TINY = 1e-300
 
@@ -84,6 +85,12 @@ class FiniteDirichlet(AbstractPartition):
             return np.append(log_w[: k - 1], np.logaddexp.reduce(log_w[k - 1 :]))
         return np.append(log_w, np.full(k - self.n_components, -np.inf))
 
+    def log_other_jumps(self, n: int, k: int, least: float, rng: np.random.Generator) -> FloatArray:
+        """(e,): gamma masses of the K - k empty components."""
+        if k > self.n_components:
+            raise DataError(f"{k} blocks are more than the {self.n_components} components; ask for more components")
+        return log_gammas_above(least, self.n_components - k, self._a, rng)
+
     def update(self, sizes: Array, rng: np.random.Generator) -> Self:
         """Slice move of the concentration given counts (at most K of them, zeros allowed), if it has a hyperprior."""
         check_items(sizes)
@@ -133,6 +140,12 @@ class FiniteDirichlet(AbstractPartition):
             raise DataError(f"counts must be at most {K} non-negative numbers, got an array of shape {counts.shape}")
         blocks = gammaln(a + counts) - gammaln(a)
         return float(gammaln(K * a) - gammaln(K * a + counts.sum()) + blocks.sum())
+
+    def merge_gain(self, counts: Array, pairs: IntArray) -> FloatArray:
+        """(m, 2) pairs of components -> (m,): what `log_marginal` gains when each pair becomes one."""
+        n_a, n_b = np.asarray(counts)[pairs.T] + self._a
+        gain: FloatArray = gammaln(n_a + n_b - self._a) + gammaln(self._a) - gammaln(n_a) - gammaln(n_b)
+        return gain
 
     @property
     def _a(self) -> float:

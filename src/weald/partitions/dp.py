@@ -28,6 +28,7 @@ from scipy.special import digamma
 from weald._typing import FloatArray, IntArray
 from weald.partitions.base import AbstractPartition, as_sizes
 from weald.partitions.hyper import check_hyperprior, check_items, check_positive, gamma_draw, log_sticks
+from weald.partitions.jumps import log_points_above
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class DirichletProcess(AbstractPartition):
         """(k,): log stick-breaking weights in size-biased order; the last one is the rest."""
         ones = np.ones(k - 1)
         return log_sticks(ones, self.concentration * ones, rng)
+
+    def log_other_jumps(self, n: int, k: int, least: float, rng: np.random.Generator) -> FloatArray:
+        """(e,): points of a gamma process, whatever the partition."""
+        return log_points_above(least, self.concentration, 0.0, rng)
 
     def update(self, sizes: IntArray, rng: np.random.Generator) -> Self:
         """Gibbs move of the concentration."""

@@ -33,6 +33,7 @@ from weald.exceptions import ParameterError
 from weald.partitions.base import AbstractPartition, as_sizes
 from weald.partitions.dirichlet import FiniteDirichlet
 from weald.partitions.hyper import check_hyperprior, check_items, check_positive, resample_concentration
+from weald.partitions.jumps import log_gammas_above
 
 PMFS: dict[str, tuple[Callable[[FloatArray, float], FloatArray], Callable[[float, np.random.Generator], int]]] = {
     "poisson": (
@@ -88,6 +89,13 @@ class MixtureOfFiniteMixtures(AbstractPartition):
         n_components = PMFS[self.pmf][1](self.n_extra, rng)
         return FiniteDirichlet(n_components, self.concentration).sticks(k, rng)
 
+    def log_other_jumps(self, n: int, k: int, least: float, rng: np.random.Generator) -> FloatArray:
+        """(e,): gamma masses of the empty components, whose number is drawn."""
+        K, log_terms = _log_terms(self, _log_choices(self, n, k), k)
+        p = np.exp(log_terms - log_terms.max())
+        n_components = int(rng.choice(K, p=p / p.sum()))
+        return log_gammas_above(least, n_components - k, self.concentration, rng)
+
     def update(self, sizes: IntArray, rng: np.random.Generator) -> Self:
         """Slice move of the concentration, if it has a hyperprior."""
         sizes = as_sizes(sizes)
@@ -111,16 +119,29 @@ class MixtureOfFiniteMixtures(AbstractPartition):
 
 @lru_cache(maxsize=2**15)
 def _log_v(prior: MixtureOfFiniteMixtures, n: int, k: int) -> float:
+    return _log_sum(prior, _log_choices(prior, n, k), k)
+
+
+def _log_choices(prior: MixtureOfFiniteMixtures, n: int, k: int) -> Callable[[FloatArray], FloatArray]:
+    """K -> log K!/(K-k)! Gamma(gamma K)/Gamma(gamma K + n)."""
+
     def log_term(K: FloatArray) -> FloatArray:
         log_choices = gammaln(K + 1.0) - gammaln(K - k + 1.0)
         log_term: FloatArray = log_choices + gammaln(prior.concentration * K) - gammaln(prior.concentration * K + n)
         return log_term
 
-    return _log_sum(prior, log_term, k)
+    return log_term
 
 
 def _log_sum(prior: MixtureOfFiniteMixtures, log_term: Callable[[FloatArray], FloatArray], k: int) -> float:
-    """Log of sum_{K>=k} pmf(K) term(K), where term(K+1)/term(K) <= (K+1)/(K+1-k)."""
+    """Log of sum_{K>=k} pmf(K) term(K)."""
+    return float(np.logaddexp.reduce(_log_terms(prior, log_term, k)[1]))
+
+
+def _log_terms(
+    prior: MixtureOfFiniteMixtures, log_term: Callable[[FloatArray], FloatArray], k: int
+) -> tuple[FloatArray, FloatArray]:
+    """K = k, k + 1, ... and log pmf(K) term(K), as far as they matter; term(K+1)/term(K) <= (K+1)/(K+1-k)."""
     n_terms = 64
     while True:
         K = np.arange(k, k + n_terms + 1, dtype=np.float64)
@@ -129,5 +150,5 @@ def _log_sum(prior: MixtureOfFiniteMixtures, log_term: Callable[[FloatArray], Fl
         log_total = float(np.logaddexp.reduce(log_terms))
         rho = math.exp(log_pmf[-1] - log_pmf[-2]) * K[-1] / (K[-1] - k)
         if rho < 1.0 and log_terms[-1] + math.log(rho / (1.0 - rho)) < log_total - 40.0:
-            return log_total
+            return K[:-1], log_terms
         n_terms *= 2

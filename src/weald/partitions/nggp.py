@@ -49,6 +49,7 @@ from weald.partitions.hyper import (
     log_gamma_draw,
     resample_discount,
 )
+from weald.partitions.jumps import log_points_above, stable_rate
 
 EXPONENT_LIMIT = 600.0  # e^(sigma t) beyond this is as good as infinite
 DROP = 50.0  # the integrand is cut where its log is this far below its peak
@@ -122,6 +123,12 @@ class NormalisedGeneralisedGamma(AbstractPartition):
         log_mass = np.append(log_jumps, log_rest)
         log_w: FloatArray = log_mass - np.logaddexp.reduce(log_mass)
         return log_w
+
+    def log_other_jumps(self, n: int, k: int, least: float, rng: np.random.Generator) -> FloatArray:
+        """(e,): points of the generalised gamma process, scaled by 1 + u."""
+        log_scale = min(self.discount * float(np.logaddexp(0.0, self.log_u)), EXPONENT_LIMIT)
+        rate = stable_rate(self.concentration * math.exp(log_scale), self.discount)
+        return log_points_above(least, rate, self.discount, rng)
 
     def update(self, sizes: IntArray, rng: np.random.Generator) -> Self:
         """Slice move of the discount, exact draw of u, Gibbs move of the concentration."""

@@ -30,10 +30,12 @@ from weald.partitions.hyper import (
     check_hyperprior,
     check_items,
     check_positive,
+    gamma_draw,
     log_sticks,
     resample_concentration,
     resample_discount,
 )
+from weald.partitions.jumps import log_points_above, stable_rate
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,12 @@ class PitmanYor(AbstractPartition):
         """(k,): log stick-breaking weights in size-biased order; the last one is the rest."""
         j = np.arange(1, k)
         return log_sticks(np.full(k - 1, 1.0 - self.discount), self.concentration + self.discount * j, rng)
+
+    def log_other_jumps(self, n: int, k: int, least: float, rng: np.random.Generator) -> FloatArray:
+        """(e,): points of a generalised gamma process whose total is gamma-mixed."""
+        theta, sigma = self.concentration, self.discount
+        rate = stable_rate(gamma_draw(theta / sigma + k, 1.0, rng), sigma) if sigma > 0.0 else theta
+        return log_points_above(least, rate, sigma, rng)
 
     def update(self, sizes: IntArray, rng: np.random.Generator) -> Self:
         """Slice moves of the concentration and of the discount."""
