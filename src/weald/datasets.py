@@ -7,6 +7,7 @@ of each row, and `truth`, the parameters that generated them by name.
     mixture     z ~ Categorical(w),  x | z ~ p(x | eta_z) of any family of `weald.families`
     categories  theta_kj ~ Dirichlet(a),  x_j | z ~ Categorical(theta_zj)
     counts      phi_k ~ Dirichlet(a),  x | z ~ Multinomial(length, phi_z), as CSR
+    topics      the same with a topic for each token: theta_d ~ Dirichlet(alpha),  z_i ~ theta_d
 
 Cost: O(nd) time and memory; counts O(n length).
 
@@ -200,6 +201,41 @@ def make_counts(n: int, k: int, vocabulary: int, length: int, rng: Rng, concentr
     )
     X.sum_duplicates()
     return Simulated(X, z, {"probabilities": phi, "weights": np.full(k, 1.0 / k)})
+
+
+def make_topics(
+    n: int, k: int, vocabulary: int, length: int, rng: Rng, alpha: float = 0.1, eta: float = 0.05
+) -> Simulated:
+    """A corpus from the model of latent Dirichlet allocation: every document mixes topics.
+
+    Parameters
+    ----------
+    n, k, vocabulary, length : int
+        Documents, topics, words in the vocabulary, and tokens in each document.
+    rng : Generator or int
+        Randomness.
+    alpha, eta : float
+        Parameters of the symmetric Dirichlets over the topics of a document and the words of a topic.
+
+    Returns
+    -------
+    Simulated
+        X, CSR of shape (n, vocabulary); z, the most probable topic of each document; truth: topics (k, vocabulary),
+        proportions (n, k).
+    """
+    from scipy.sparse import csr_array
+
+    _positive(n=n, k=k, vocabulary=vocabulary, length=length, alpha=alpha, eta=eta)
+    rng = np.random.default_rng(rng)
+    phi, theta = rng.dirichlet(np.full(vocabulary, eta), size=k), rng.dirichlet(np.full(k, alpha), size=n)
+    n_dk = rng.multinomial(length, theta)
+    document, topic = np.repeat(np.arange(n), length), np.repeat(np.tile(np.arange(k), n), n_dk.ravel())
+    words = np.empty(n * length, np.int64)
+    for j in range(k):
+        words[topic == j] = rng.choice(vocabulary, size=int(n_dk[:, j].sum()), p=phi[j])
+    X = csr_array((np.ones(n * length, np.int64), (document, words)), shape=(n, vocabulary))
+    X.sum_duplicates()
+    return Simulated(X, theta.argmax(axis=1), {"topics": phi, "proportions": theta})
 
 
 def make_mixed_table(n: int, k: int, rng: Rng, missing: float = 0.05) -> Simulated:
