@@ -1,4 +1,4 @@
-"""Tables in and out: CSV, TSV, Parquet, NPY and NPZ files, plain or gzipped, and standard input.
+"""Tables in and out: CSV, TSV, Parquet, NPY and NPZ files, plain or packed (.gz, .xz), and standard input.
 
 A `Table` is names and numpy columns. A column is float64, int64, bool, text (object array of str, None = missing) or
 time (datetime64); missing numbers are NaN. Parquet and CSV need pyarrow; NPY and NPZ do not. The columns of a plain
@@ -18,6 +18,7 @@ import contextlib
 import difflib
 import gzip
 import io
+import lzma
 import sys
 import zipfile
 import zlib
@@ -35,6 +36,7 @@ from weald.exceptions import DataError, ParameterError, need
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".npy": "npy", ".npz": "npz"}
 MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
 KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool", "O": "text", "M": "time", "m": "time"}
+UNPACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": lzma.decompress}
 MAX_BLOCK = 2**31 - 1  # bytes of CSV whose types are inferred together
 
 
@@ -91,7 +93,7 @@ def read_table(path: PathLike, columns: Sequence[str] | None = None, exclude: Se
     Parameters
     ----------
     path : path or str
-        A .csv, .tsv, .parquet, .npy or .npz file, also with .gz behind; ``"-"`` reads standard input
+        A .csv, .tsv, .parquet, .npy or .npz file, also with .gz or .xz behind; ``"-"`` reads standard input
         (CSV, or Parquet, NPY, NPZ by their first bytes).
     columns : sequence of str, optional
         Columns to keep, in this order; all by default.
@@ -104,7 +106,7 @@ def read_table(path: PathLike, columns: Sequence[str] | None = None, exclude: Se
         At least one row and one column.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    with _clear_errors(name):
+    with clear_errors(name):
         source, form = _open(path)
         present, cells = READERS[form](source, name)
         chosen = _choose(present, name, columns, exclude)
@@ -164,15 +166,17 @@ def _open(path: PathLike) -> tuple[Any, str]:
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a table")
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = suffixes[-1:] == [".gz"]
-    form = SUFFIXES.get(suffixes[-2] if packed and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
+    unpack = UNPACK.get(suffixes[-1]) if suffixes else None
+    form = SUFFIXES.get(suffixes[-2] if unpack and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
     if form is None:
         known = ", ".join(SUFFIXES)
-        raise DataError(f"cannot tell the format of {path}: the name must end in {known}, or one of these with .gz")
+        raise DataError(
+            f"cannot tell the format of {path}: the name must end in {known}, or one of these with .gz or .xz"
+        )
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")
-    if packed:
-        return io.BytesIO(gzip.decompress(path.read_bytes())), form
+    if unpack:
+        return io.BytesIO(unpack(path.read_bytes())), form
     return path, form
 
 
@@ -185,7 +189,7 @@ def _sniff(data: bytes) -> tuple[io.BytesIO, str]:
 
 
 @contextlib.contextmanager
-def _clear_errors(name: str) -> Iterator[None]:
+def clear_errors(name: str) -> Iterator[None]:
     """Turn what readers raise on damaged files into a `DataError` of one line."""
     try:
         yield
@@ -197,6 +201,7 @@ def _clear_errors(name: str) -> Iterator[None]:
         EOFError,
         KeyError,
         zlib.error,
+        lzma.LZMAError,
         zipfile.BadZipFile,
     ) as error:  # pyarrow's are among these
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
