@@ -24,7 +24,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from weald._random import key_from
 from weald._typing import FloatArray, IntArray, RandomState, TableLike
 from weald._validate import check_count
 from weald.engine import Threads
@@ -82,20 +81,23 @@ class AbstractTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return self._topics.proportions(self._read(X, reset=False), self._engine())
 
     def score_samples(self, X: TableLike, *, method: Method = "left-to-right", n_particles: int = 20) -> FloatArray:
-        """Log evidence log p(document) of each document, topics known.
+        """Log evidence log p(document) of each document, topics known and proportions integrated out.
 
         Parameters
         ----------
         X : (n, V) matrix of counts
+            Documents as sequences of words: no multinomial coefficient.
         method : str
-            ``"left-to-right"``: a lower bound on average that tightens with `n_particles`; ``"completion"``: log
-            probability of one half of the words given the other.
+            ``"left-to-right"`` (default): an estimate that is unbiased for the probability of the document, so a
+            lower bound on its log on average, closer with more particles; ``"completion"``: log probability of one
+            half of the tokens given the other.
         n_particles : int
             Samples of the left-to-right estimate.
 
         Returns
         -------
         (n,) array
+            0 for a document without words. The same X has the same answer, whatever `random_state` and `n_jobs`.
         """
         check_is_fitted(self, "_topics")
         return self._evaluated(X, method, n_particles)[0]
@@ -112,7 +114,8 @@ class AbstractTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             Documents that the fit has not seen.
         method : str
             ``"completion"`` (default): half of the tokens of each document, drawn at random, tell its topics, the
-            other half is predicted; ``"left-to-right"``: evidence of whole documents.
+            other half is predicted; ``"left-to-right"``: evidence of whole documents. The halves depend on nothing but
+            the place of the document in X, so models are compared on the same tokens.
         per : str
             ``"corpus"``: exp(-sum of log p / number of tokens); ``"document"``: the mean of each document's mean, as
             printed in (167).
@@ -122,6 +125,7 @@ class AbstractTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Returns
         -------
         float
+            Documents without words take no part; at least one token must be left to predict.
         """
         check_is_fitted(self, "_topics")
         return heldout.perplexity(*self._evaluated(X, method, n_particles), per=per)
@@ -158,7 +162,7 @@ class AbstractTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         words : sequence of V str, optional
             The vocabulary, such as ``vectorizer.get_feature_names_out()``; by default the column names of the fit.
         by : str
-            ``"probability"``, or ``"lift"``: words that set the topic apart from the others.
+            ``"probability"``, or ``"lift"``: words that set the topic apart from the corpus.
 
         Returns
         -------
@@ -172,15 +176,19 @@ class AbstractTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return [tuple(names[w] for w in row) for row in top]
 
     def coherence_(
-        self, texts: TableLike | Iterable[Sequence[str]], *, measure: Literal["npmi", "c_v"] = "npmi", n_words: int = 10,
+        self,
+        texts: TableLike | Iterable[Sequence[str]],
+        *,
+        measure: coherence.Measure = "npmi",
+        n_words: int = 10,
         words: Sequence[str] | None = None,
-    ) -> FloatArray:  # fmt: skip
+    ) -> FloatArray:
         """How well the top words of each topic go together in texts.
 
         Parameters
         ----------
         texts : (n, V) matrix of counts, or iterable of n sequences of words
-            A matrix has whole documents as windows; over sequences of words a window slides.
+            A matrix has whole documents as windows; over sequences of words, in their order, a window slides.
         measure : str
             ``"npmi"`` (normalised pointwise mutual information, in [-1, 1]) or ``"c_v"`` (in [0, 1]).
         n_words : int
@@ -195,7 +203,7 @@ class AbstractTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         check_is_fitted(self, "_topics")
         check_count("n_words", n_words, "an int of at least 2", least=2)
         top = coherence.top_words(self._topics.phi, self.topic_sizes_, n_words)
-        if hasattr(texts, "shape") or isinstance(texts, str | os.PathLike):
+        if len(getattr(texts, "shape", ())) == 2 or isinstance(texts, str | os.PathLike):
             windows = coherence.documents(self._read(texts, reset=False), top)
         else:
             windows = coherence.sliding(texts, self._words(words), top, measure)
@@ -210,8 +218,8 @@ class AbstractTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _evaluated(self, X: TableLike, method: str, n_particles: int) -> tuple[FloatArray, FloatArray]:
         """Log probability (n,) of what is predicted of each document, and its number of tokens (n,)."""
-        corpus = read_corpus(self, X, reset=False, whole=True)
-        rng = np.random.default_rng(int(key_from(0 if self.random_state is None else self.random_state)))
+        corpus = read_corpus(self, X, reset=False, whole=True, empty=True)
+        rng = np.random.default_rng(0)  # the same halves for every model: comparisons are paired
         if method == "completion":
             return heldout.completion(self._topics, corpus, rng, self._engine())
         if method == "left-to-right":

@@ -34,7 +34,7 @@ Estimating likelihoods for topic models; Del Moral, Doucet, Jasra (2006); journa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numba import uint32
@@ -167,7 +167,7 @@ def _only(part: Corpus, counts: FloatArray) -> Corpus:
 
 
 @kernel
-def _choose_half(indptr: IntArray, counts: Array, key: int, first: int, told: FloatArray) -> None:
+def _choose_half(indptr: IntArray, counts: Array, key: Any, first: int, told: FloatArray) -> None:
     """Draw floor(n / 2) of the n tokens of each document without replacement; told (m,) OUT: how many of each entry."""
     for d in range(indptr.shape[0] - 1):
         left = 0
@@ -200,7 +200,7 @@ def _log_mixed(
 
 
 @inline
-def _draw(cumulated, u):  # type: ignore[no-untyped-def]
+def _draw(cumulated: Any, u: Any) -> Any:
     """Index drawn by cumulated weights (K,), from u in [0, 1)."""
     k = np.searchsorted(cumulated, u * cumulated[-1], side="right")
     return min(k, cumulated.shape[0] - 1)
@@ -235,7 +235,7 @@ def _draw_anew(weight: FloatArray, u: float, z: IntArray, n_k: FloatArray, i: in
 
 @kernel
 def _gibbs(
-    i: int, tokens: IntArray, by_word: FloatArray, alpha: FloatArray, moves: int, key: int, row: int, stream: int,
+    i: int, tokens: IntArray, by_word: FloatArray, alpha: FloatArray, moves: int, key: Any, row: int, stream: int,
     z: IntArray, n_k: FloatArray, cumulated: FloatArray,
 ) -> int:  # fmt: skip
     """Draw topics of tokens 0..i-1 again, each given the others, or `moves` of them; z (n,), n_k (K,) IN/OUT."""
@@ -255,7 +255,7 @@ def _gibbs(
 @kernel
 def _left_to_right(
     indptr: IntArray, words: IntArray, counts: FloatArray, by_word: FloatArray, alpha: FloatArray, n_particles: int,
-    moves: int, key: int, first: int, log_p: FloatArray,
+    moves: int, key: Any, first: int, log_p: FloatArray,
 ) -> None:  # fmt: skip
     """log_p (D,) OUT: estimated log evidence of each document."""
     K, R, prior = alpha.shape[0], n_particles, alpha.sum()
