@@ -177,7 +177,7 @@ def test_true_process_without_typer_names_the_extra(tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_true_process_is_interrupted_between_checkpoints(blobs, tmp_path):
-    code = "import weald.app.cluster as c; c.CHECKPOINT_SECONDS = 0.05; from weald.app.cli import main; main()"
+    code = "import weald.app.runs as r; r.CHECKPOINT_SECONDS = 0.05; from weald.app.cli import main; main()"
     options = "--k 3 --inference gibbs --covariance diag --exclude who,truth --out run --max-iter 100000"
     command = [sys.executable, "-c", code, "cluster", str(blobs), *options.split()]
     checkpoint, deadline = tmp_path / "run" / "checkpoint.weald", time.monotonic() + 60

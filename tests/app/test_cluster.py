@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import weald
-from weald.app import cluster as module
+from weald.app import runs as module
 from weald.app.cluster import assignments, cluster
 from weald.app.demo import demo
 from weald.app.predict import predict

@@ -15,15 +15,8 @@ Each file appears whole or not at all, and run.json last: a folder with run.json
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
-import platform
-import shlex
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,12 +27,12 @@ import weald
 from weald._atomic import replacing
 from weald._progress import Callback
 from weald._typing import JSON, Array, FloatArray, IntArray, PathLike
-from weald.app.prepare import Features, Settings, choose_features, join_names, used_columns
+from weald.app.prepare import Features, Settings, choose_features, used_columns
 from weald.app.readers import Table, read_table, write_table
-from weald.exceptions import DataWarning, ParameterError, Status, StatusWarning
+from weald.app.runs import checkpointed, collected, command_line, folder_for, plain, provenance, write_record
+from weald.exceptions import ParameterError, Status
 from weald.mixtures.dp_mixture import DPMixture
 
-CHECKPOINT_SECONDS = 5.0
 N_INIT = 5
 
 
@@ -124,11 +117,7 @@ class Run:
     @property
     def command(self) -> str:
         """The command line that repeats this run."""
-        parts = ["weald", "cluster", self.source]
-        for name, value in {**self.settings.changed(), "out": str(self.out)}.items():
-            text = join_names(value) if isinstance(value, tuple) else str(value)
-            parts += [f"--{name.replace('_', '-')}", text]
-        return shlex.join(parts)
+        return command_line("cluster", self.source, self.out, self.settings.changed())
 
     @property
     def python(self) -> str:
@@ -182,10 +171,10 @@ def cluster(
     used = table.select(used_columns(table, settings))
     features, notes = choose_features(used, settings)
     X = features.matrix(used)
-    out = _folder(out)
+    out = folder_for(out)
     started = time.perf_counter()
-    with _collected(notes):
-        model = _fit(X, features, settings, out, callbacks, resume)
+    with collected(notes):
+        model = checkpointed(make_model(settings, features.family), X, out, callbacks, resume)
     run = Run(
         source=str(data), out=out, settings=settings, features=features, table=used, X=X, model=model,
         proba=model.predict_proba(X), log_density=model.score_samples(X) + features.log_jacobian(used),
@@ -211,8 +200,7 @@ def write_run(run: Run, labels_format: str) -> None:
     write_table(run.out / f"probabilities.{labels_format}", row | kept_columns(only_id, set(wide)) | wide)
     with replacing(run.out / "report.html") as sink:
         sink.write(report.render(run).encode())
-    with replacing(run.out / "run.json") as sink:
-        sink.write(json.dumps(record(run), indent=2).encode())
+    write_record(run.out, record(run))
 
 
 def assignments(proba: FloatArray, log_density: FloatArray, labels: IntArray | None = None) -> dict[str, Array]:
@@ -243,35 +231,8 @@ def assignments(proba: FloatArray, log_density: FloatArray, labels: IntArray | N
 
 def record(run: Run) -> dict[str, JSON]:
     """The contents of run.json."""
-    digest = None
-    if run.source != "-":
-        with open(run.source, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    settings: dict[str, JSON] = json.loads(json.dumps(dataclasses.asdict(run.settings)))
-    features: dict[str, JSON] = json.loads(json.dumps(dataclasses.asdict(run.features)))
-    return {
-        "weald_run": 1,
-        "source": {"path": run.source, "sha256": digest, "rows": run.table.n_rows},
-        "settings": settings,
-        "features": features,
-        "status": {
-            "verdict": run.status.verdict.value,
-            "message": run.status.message,
-            "advice": list(run.status.advice),
-        },
-        "seconds": round(run.seconds, 3),
-        "versions": dict(versions()),
-        "command": run.command,
-    }
-
-
-def versions() -> dict[str, str]:
-    """Versions of what computed the result."""
-    import scipy
-    import sklearn
-
-    found = {"weald": weald.__version__, "python": platform.python_version(), "numpy": np.__version__}
-    return found | {"scipy": scipy.__version__, "scikit-learn": sklearn.__version__}
+    about = provenance(run.source, run.table.n_rows, run.status, run.seconds, run.command)
+    return about | {"settings": plain(run.settings), "features": plain(run.features)}
 
 
 def make_model(settings: Settings, family: str) -> Any:
@@ -288,37 +249,6 @@ def make_model(settings: Settings, family: str) -> Any:
     options["inference"] = "em" if settings.inference == "auto" else settings.inference
     options["n_init"] = N_INIT if settings.n_init is None else settings.n_init
     return weald.Mixture(settings.k, **options)
-
-
-def _fit(X: Any, features: Features, settings: Settings, out: Path, callbacks: Sequence[Callback], resume: bool) -> Any:
-    checkpoint = out / "checkpoint.weald"
-    keep = weald.Checkpoint(checkpoint, every_seconds=CHECKPOINT_SECONDS)
-    model = make_model(settings, features.family)
-    model.fit(X, callbacks=[*callbacks, keep], resume=checkpoint if resume and checkpoint.exists() else None)
-    checkpoint.unlink(missing_ok=True)
-    return model
-
-
-def _folder(out: PathLike) -> Path:
-    out = Path(out)
-    if out.exists() and not out.is_dir():
-        raise ParameterError(f"{out} is a file; the output must be a folder")
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "run.json").unlink(missing_ok=True)
-    return out
-
-
-@contextmanager
-def _collected(notes: list[str]) -> Iterator[None]:
-    """Turn warnings about the data into notes; the status is reported anyway."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for warning in caught:
-        if issubclass(warning.category, DataWarning):
-            notes.append(str(warning.message))
-        elif not issubclass(warning.category, StatusWarning):
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def kept_columns(kept: dict[str, Array], taken: set[str] | None = None) -> dict[str, Array]:

@@ -265,7 +265,7 @@ def _traces(run: Run) -> list[Any]:
 
 
 def _how(run: Run) -> dict[str, Any]:
-    from weald.app.cluster import versions
+    from weald.app.runs import versions
 
     words = {
         "none": "none: columns as they came",
