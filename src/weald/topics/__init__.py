@@ -1,5 +1,6 @@
-"""Topic models: documents as mixtures of topics, with a given (`LDA`) or unknown (`HDP`) number of them, or with a response
-that topics must explain (`SupervisedLDA`).
+"""Topic models: every document is a mixture of topics.
+
+`LDA` has a given number of topics, `HDP` finds it, `SupervisedLDA` learns topics that explain a response.
 """
 
 from weald.topics.corpus import Corpus

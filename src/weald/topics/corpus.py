@@ -3,8 +3,8 @@
     document d holds word words[j] counts[j] times, for indptr[d] <= j < indptr[d + 1]            CSR
     token t, offsets[w] <= t < offsets[w + 1], is one occurrence of word w, in document docs[t]    word by word
 
-Bags of words have no order, so tokens may lie in any. Samplers visit them word by word: what depends on the word is then
-made once for each word, and no matrix of words by topics is needed. Cost: one pass; 4 bytes for each token.
+Bags of words have no order, so tokens may lie in any. Samplers visit them word by word: what depends on the word is
+then made once for each word, and no matrix of words by topics is needed. Cost: one pass; 4 bytes for each token.
 
     >>> corpus = Corpus(np.array([0, 2, 3]), np.array([0, 2, 2], np.int32), np.array([1, 2, 1]), 3)
     >>> corpus.n_documents, corpus.n_tokens, corpus.tokens().docs.tolist()
