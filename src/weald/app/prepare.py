@@ -118,8 +118,7 @@ class Settings:
 
     def changed(self) -> dict[str, Any]:
         """The settings that differ from their defaults."""
-        fields = dataclasses.fields(self)
-        return {f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default}
+        return changed(self)
 
 
 @dataclass(frozen=True)
@@ -176,6 +175,12 @@ def choose_features(table: Table, settings: Settings) -> tuple[Features, list[st
     pairs = [_scaling(table.columns[name], kinds[name], settings.scale) for name in table.names]
     centre, spread = zip(*pairs, strict=True)
     return Features(table.names, tuple(kinds.values()), family, centre, spread), _notes(table, found)
+
+
+def changed(settings: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults."""
+    fields = dataclasses.fields(settings)
+    return {f.name: getattr(settings, f.name) for f in fields if getattr(settings, f.name) != f.default}
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -59,6 +59,11 @@ def check_extras() -> None:
 
 def render(run: Run) -> str:
     """The report as HTML."""
+    return page("report.html.j2", view(run))
+
+
+def page(template: str, shown: dict[str, Any]) -> str:
+    """A page of a template, escaped."""
     check_extras()
     import jinja2
 
@@ -68,7 +73,7 @@ def render(run: Run) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     pages.filters |= {"number": number, "percent": percent}
-    return str(pages.get_template("report.html.j2").render(view(run)))
+    return str(pages.get_template(template).render(shown))
 
 
 def view(run: Run) -> dict[str, Any]:
