@@ -16,6 +16,7 @@ _HOMES = {
     "Checkpoint": "weald.persist",
     "CoverTree": "weald.trees",
     "DPMixture": "weald.mixtures",
+    "LDA": "weald.topics",
     "Mixture": "weald.mixtures",
     "NaiveBayes": "weald.mixtures",
     "Posterior": "weald.posterior",
@@ -26,7 +27,7 @@ _HOMES = {
 }
 _ROOMS = (
     "assign", "consensus", "datasets", "diagnostics", "engine", "exceptions", "families", "inference", "metrics",
-    "mixtures", "partitions", "persist", "plot", "posterior", "testing", "trees",
+    "mixtures", "partitions", "persist", "plot", "posterior", "testing", "topics", "trees",
 )  # fmt: skip
 
 __all__ = ["__version__", *_HOMES, *_ROOMS]
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from weald.persist import load as load
     from weald.persist import save as save
     from weald.posterior import Posterior as Posterior
+    from weald.topics import LDA as LDA
     from weald.trees import AliasTable as AliasTable
     from weald.trees import CoverTree as CoverTree
 

@@ -41,12 +41,14 @@ REGISTRY: dict[str, str] = {
     "DirichletProcess": "weald.partitions.dp:DirichletProcess",
     "FiniteDirichlet": "weald.partitions.dirichlet:FiniteDirichlet",
     "FullGaussian": "weald.families.gaussian_full:FullGaussian",
+    "LDA": "weald.topics.lda:LDA",
     "Mixture": "weald.mixtures.mixture:Mixture",
     "MixtureOfFiniteMixtures": "weald.partitions.mfm:MixtureOfFiniteMixtures",
     "MixtureState": "weald.mixtures.kernels:MixtureState",
     "Multinomial": "weald.families.multinomial:Multinomial",
     "NaiveBayes": "weald.mixtures.naive_bayes:NaiveBayes",
     "NormalisedGeneralisedGamma": "weald.partitions.nggp:NormalisedGeneralisedGamma",
+    "OnlineState": "weald.topics.online:OnlineState",
     "ParallelState": "weald.mixtures.parallel:ParallelState",
     "PartitionDraws": "weald.mixtures.partition_draws:PartitionDraws",
     "PartitionState": "weald.mixtures.collapsed:PartitionState",
@@ -59,6 +61,7 @@ REGISTRY: dict[str, str] = {
     "SphericalGaussian": "weald.families.gaussian_spherical:SphericalGaussian",
     "Status": "weald.exceptions:Status",
     "TiedGaussian": "weald.families.gaussian_tied:TiedGaussian",
+    "Topics": "weald.topics.fold_in:Topics",
     "Verdict": "weald.exceptions:Verdict",
 }
 

@@ -5,5 +5,6 @@
 
 from weald.topics.corpus import Corpus
 from weald.topics.fold_in import Topics
+from weald.topics.lda import LDA
 
-__all__ = ["Corpus", "Topics"]
+__all__ = ["LDA", "Corpus", "Topics"]
