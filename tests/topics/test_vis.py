@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from known import PHI, WORDS, Known
 from scipy import sparse
 
 from weald.exceptions import ParameterError
 from weald.topics import Topics, vis
-from weald.topics.base import AbstractTopicModel
 from weald.topics.matching import distances
-
-PHI = np.array([[0.6, 0.3, 0.05, 0.05], [0.05, 0.05, 0.3, 0.6]])
-
-
-class Known(AbstractTopicModel):
-    """Topics as they are given."""
-
-    def __init__(self, phi=PHI, random_state=None, n_jobs=None):
-        self.phi, self.random_state, self.n_jobs = phi, random_state, n_jobs
-
-    @property
-    def _whole(self):
-        return True
-
-    def fit(self, X, y=None):
-        self._read(X, reset=True)
-        self._learnt(Topics(self.phi, np.full(len(self.phi), 0.1)), np.arange(1.0, len(self.phi) + 1))
-        return self
 
 
 @pytest.fixture
@@ -36,7 +18,7 @@ def X():
 
 
 def test_arguments_are_distributions_over_what_is_there(X):
-    found = vis.prepared(Known().fit(X), X, ["tea", "milk", "car", "road"])
+    found = vis.prepared(Known().fit(X), X, WORDS)
     assert list(found) == ["topic_term_dists", "doc_topic_dists", "doc_lengths", "vocab", "term_frequency"]
     assert found["vocab"] == ["tea", "milk", "road"]
     np.testing.assert_array_equal(found["doc_lengths"], [4, 4])
@@ -50,7 +32,7 @@ def test_arguments_are_distributions_over_what_is_there(X):
 def test_names_default_to_those_of_the_fit(X):
     import pandas as pd
 
-    frame = pd.DataFrame(X.toarray(), columns=["tea", "milk", "car", "road"])
+    frame = pd.DataFrame(X.toarray(), columns=WORDS)
     model = Known().fit(frame)
     assert vis.prepared(model, frame)["vocab"] == ["tea", "milk", "road"]
     assert vis.prepared(Known().fit(X), X)["vocab"] == ["0", "1", "3"]
