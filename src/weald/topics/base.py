@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Literal
 
 import numpy as np
@@ -232,6 +232,8 @@ class AbstractTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         V = self._topics.phi.shape[1]
         if words is None:
             words = [str(name) for name in getattr(self, "feature_names_in_", range(V))]
+        if isinstance(words, str | Mapping | Set):
+            raise ParameterError(f"words must be a sequence in the order of the columns, got a {type(words).__name__}")
         if len(words) != V:
             raise ParameterError(f"words must name the {V} columns of the fit, got {len(words)} names")
         return words
