@@ -19,6 +19,7 @@ from weald.exceptions import WealdError
 if TYPE_CHECKING:
     from weald._progress import Event
     from weald.app.cluster import Run
+    from weald.app.topics import TopicRun
 
 Quiet = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 
@@ -98,18 +99,61 @@ def cluster(
     _tell(run)
 
 
+def topics(
+    context: typer.Context,
+    data: Annotated[
+        str, typer.Argument(help="Folder of .txt files, JSONL, CSV, TSV or Parquet file; - is standard input.")
+    ],
+    text: Annotated[str, typer.Option(help="Column with the text.")] = "text",
+    k: Annotated[
+        int | None, typer.Option("--k", "-k", help="Number of topics; without it the number is found too.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("weald-run"),
+    id: Annotated[str | None, typer.Option(help="Column that names documents.")] = None,
+    date: Annotated[str | None, typer.Option(help="Column of dates or years: topics over time.")] = None,
+    inference: Annotated[
+        str, typer.Option(help="auto; with --k gibbs, online-vb, vb, em; without gibbs, svi.")
+    ] = "auto",
+    words: Annotated[int, typer.Option(help="Words shown of each topic.")] = 10,
+    stop_words: Annotated[str, typer.Option(help="english, none, or a file with a word on each line.")] = "english",
+    min_df: Annotated[
+        float | None, typer.Option(help="Leave out words in fewer documents: a number, or a share below 1.")
+    ] = None,
+    max_df: Annotated[
+        float | None, typer.Option(help="Leave out words in more documents: a share up to 1, or a number.")
+    ] = None,
+    max_features: Annotated[int, typer.Option(help="Most words kept, the most frequent first.")] = 50_000,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    max_iter: Annotated[int | None, typer.Option(help="Most sweeps or passes; of gibbs half are warmup.")] = None,
+    tables: Annotated[str, typer.Option(help="Format of the tables: parquet, csv, tsv.")] = "parquet",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run in OUT stopped.")] = False,
+    no_progress: Quiet = False,
+) -> None:
+    """Find the topics of texts: words, documents, model and report in one folder."""
+    with _one_line_errors(context.obj), _progress(no_progress) as bar:
+        from weald.app.topics import TopicSettings
+        from weald.app.topics import topics as run_topics
+
+        settings = TopicSettings(
+            k, text, id, date, inference, words, stop_words, min_df, max_df, max_features, seed, max_iter
+        )
+        run = run_topics(data, out, settings, tables=tables, callbacks=bar, resume=resume)
+    _tell_topics(run)
+
+
 def predict(
     context: typer.Context,
-    run: Annotated[Path, typer.Argument(help="Folder that weald cluster wrote.")],
-    data: Annotated[str, typer.Argument(help="Table with the same columns; - is standard input.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Labels file to write: .parquet, .csv, .tsv or .npz.")],
+    run: Annotated[Path, typer.Argument(help="Folder that weald cluster or weald topics wrote.")],
+    data: Annotated[str, typer.Argument(help="Table with the same columns, or texts; - is standard input.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .parquet, .csv, .tsv or .npz.")],
 ) -> None:
-    """Label new rows with the model of a run."""
+    """Label new rows, or tell the topics of new documents, with the model of a run."""
     with _one_line_errors(context.obj):
         from weald.app.predict import predict as run_predict
 
         columns = run_predict(run, data, out)
-    typer.echo(f"{len(columns['cluster']):,} rows labelled in {out}")
+    what = "rows labelled" if "cluster" in columns else "documents"
+    typer.echo(f"{len(columns['row']):,} {what} in {out}")
 
 
 @contextmanager
@@ -152,6 +196,7 @@ def _progress(quiet: bool) -> Iterator[list[Any]]:
             value, n_clusters = event.stats.get("log_likelihood"), event.stats.get("n_clusters")
             figure = "" if value is None else f"log likelihood {value:,.1f}"
             figure = figure if n_clusters is None else f"{n_clusters:.0f} clusters"
+            figure = figure if "n_topics" not in event.stats else f"{event.stats['n_topics']:.0f} topics"
             bar.update(task, total=event.total * event.n_chains, completed=sum(done.values()), figure=figure)
 
         yield [move]
@@ -170,6 +215,25 @@ def _tell(run: Run) -> None:
     typer.echo(f"  model    {run.out / 'model.weald'}")
 
 
+def _tell_topics(run: TopicRun) -> None:
+    """The topics in a few words each, and where the rest is."""
+    for note in run.notes:
+        typer.echo(f"note: {note}", err=True)
+    if not run.status.ok:
+        typer.echo(str(run.status), err=True)
+    fit = run.fitness
+    known = (
+        "" if fit.perplexity is None else f"; held-out perplexity {fit.perplexity:,.0f} (unigram {fit.unigram:,.0f})"
+    )
+    typer.echo(f"{run.found} in {run.counted.n_documents:,} documents{known}")
+    listed = run.model.topics_(min(run.settings.words, 8), run.counted.vocabulary.words)
+    for k, (words, share) in enumerate(zip(listed, run.model.topic_sizes_, strict=True)):
+        typer.echo(f"  {k:>4} {100 * share:5.1f} %  {' '.join(words)}")
+    typer.echo(f"  report   {run.out / 'report.html'}")
+    typer.echo(f"  tables   {', '.join(sorted(path.name for path in run.out.glob('*.[pct][as][rv]*')))}")
+    typer.echo(f"  model    {run.out / 'model.weald'}")
+
+
 def _names(text: str) -> tuple[str, ...]:
     """Column names split at commas; names that hold commas stand in double quotes."""
     return tuple(name.strip() for line in csv.reader([text]) for name in line if name.strip())
@@ -177,5 +241,5 @@ def _names(text: str) -> tuple[str, ...]:
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.callback()(options)
-for command in (demo, cluster, predict):
+for command in (demo, cluster, topics, predict):
     app.command()(command)
