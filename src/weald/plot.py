@@ -7,6 +7,7 @@
     unsure     posterior of the number of clusters; matrix of p(rows i and j are in one cluster)
 
 Cost: O(nd) and one thin SVD of at most 20,000 rows; at most 5,000 points are drawn.
+Pictures of topics are described in `weald.plot_topics`.
 What ArviZ draws well (densities, R-hat, ESS) is left to it: see `weald.posterior.Posterior.to_arviz`.
 
     ax = plot_clusters(X, model.labels_, model.predict_proba(X), model)
@@ -17,18 +18,24 @@ What ArviZ draws well (densities, R-hat, ESS) is left to it: see `weald.posterio
 
 from __future__ import annotations
 
-import colorsys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from weald._canvas import COLOURS, FAINT, axes_or_new, palette, short
 from weald._typing import Array, FloatArray, IntArray
-from weald.exceptions import ParameterError, need
+from weald.exceptions import ParameterError
+from weald.plot_topics import plot_hinton, plot_mixtures, plot_topic_map, plot_topic_words, plot_topics_over_time
 
-TOGETHER, FAINT = (0.18, 0.49, 0.36), "#a9b0a8"
-COLOURS = ("#2f7d5b", "#d9822b", "#4a6fb5", "#c2504c", "#8a63b0", "#3d9aa6", "#b58a1e", "#b4568f", "#6b8e23", "#7a6a58")
+__all__ = [
+    "COLOURS", "FAINT", "Projection", "contrast", "palette", "plot_certainty", "plot_clusters", "plot_co_clustering",
+    "plot_differences", "plot_hinton", "plot_mixtures", "plot_n_clusters", "plot_profiles", "plot_sizes",
+    "plot_topic_map", "plot_topic_words", "plot_topics_over_time", "plot_trace", "project",
+]  # fmt: skip
+
+TOGETHER = (0.18, 0.49, 0.36)
 MAX_POINTS, MAX_ROWS, MAX_COLUMNS = 5_000, 20_000, 24  # drawn points, rows of the SVD, columns of the heat map
 RADIUS_90 = 2.1460  # sqrt of the 0.9 quantile of chi-square with two degrees of freedom
 
@@ -106,15 +113,6 @@ def contrast(values: Array, labels: IntArray, n_clusters: int) -> tuple[FloatArr
     return difference, inside + shift, outside + shift
 
 
-def palette(n_colours: int) -> list[str]:
-    """Distinct colours as hex strings; the first ten are hand-picked."""
-    if n_colours <= len(COLOURS):
-        return list(COLOURS[:n_colours])
-    hues = [(0.42 + 0.618034 * i) % 1 for i in range(n_colours)]  # golden ratio: neighbours far apart
-    tones = [colorsys.hls_to_rgb(hue, (0.32, 0.42, 0.50)[i % 3], 0.5) for i, hue in enumerate(hues)]
-    return ["#" + "".join(f"{round(255 * part):02x}" for part in tone) for tone in tones]
-
-
 def plot_clusters(
     X: Array,
     labels: IntArray,
@@ -144,7 +142,7 @@ def plot_clusters(
     -------
     Axes
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     X, labels = np.asarray(X, np.float64), np.asarray(labels)
     n_clusters = int(labels.max(initial=0)) + 1 if proba is None else proba.shape[1]
     colours = palette(n_clusters)
@@ -174,7 +172,7 @@ def plot_clusters(
 
 def plot_sizes(labels: IntArray, n_clusters: int | None = None, ax: Any = None) -> Any:
     """Horizontal bars of cluster sizes, largest first; labels of shape (n,)."""
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     sizes = np.bincount(labels, minlength=n_clusters or 0)
     order, colours = np.argsort(-sizes, kind="stable"), palette(len(sizes))
     bars = ax.barh([str(k) for k in order], sizes[order], color=[colours[k] for k in order])
@@ -188,7 +186,7 @@ def plot_sizes(labels: IntArray, n_clusters: int | None = None, ax: Any = None) 
 
 def plot_certainty(proba: FloatArray, ax: Any = None) -> Any:
     """Histogram of the largest assignment probability of each row; proba of shape (n, K)."""
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     best = np.asarray(proba).max(axis=1)
     edges = np.linspace(np.floor(20 * min(best.min(), 0.95)) / 20, 1, 21)
     ax.hist(np.minimum(best, 1), edges, color=COLOURS[0], alpha=0.85, rwidth=0.92)
@@ -214,7 +212,7 @@ def plot_trace(posterior: Any, name: str = "objective", ax: Any = None) -> Any:
     -------
     Axes
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     known = {**posterior.draws, **posterior.stats}
     if name not in known or np.ndim(known[name]) != 2:
         lines = sorted(key for key, values in known.items() if np.ndim(values) == 2)
@@ -269,9 +267,9 @@ def plot_differences(D: FloatArray, names: Sequence[str], ax: Any = None, cluste
     """The heat map of `plot_profiles` from differences D of shape (K, d), one row for each of `clusters`."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     keep = np.sort(np.argsort(-abs(D).max(axis=0), kind="stable")[:MAX_COLUMNS])
-    D, names = D[:, keep], [_short(names[j]) for j in keep]
+    D, names = D[:, keep], [short(names[j]) for j in keep]
     ends = [(0.16, 0.36, 0.62, 1), (0.16, 0.36, 0.62, 0), (0.80, 0.38, 0.13, 0), (0.80, 0.38, 0.13, 1)]
     shades = LinearSegmentedColormap.from_list(
         "apart", list(zip([0, 0.5, 0.5, 1], ends, strict=True))
@@ -308,7 +306,7 @@ def plot_n_clusters(model: Any, ax: Any = None) -> Any:
 
     from weald.consensus import n_clusters_interval, n_clusters_posterior
 
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     Z = getattr(model, "posterior_", model).flat("z")
     (values, probability), (low, high) = n_clusters_posterior(Z), n_clusters_interval(Z)
     inside = (values >= low) & (values <= high)
@@ -350,7 +348,7 @@ def plot_co_clustering(P: FloatArray, labels: IntArray, ax: Any = None) -> Any:
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
 
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     P, labels = np.asarray(P, np.float64), np.asarray(labels)
     if P.shape != (len(labels), len(labels)):
         raise ParameterError(f"P must hold a probability for each pair of the {len(labels)} labels, got {P.shape}")
@@ -385,18 +383,6 @@ def _look_past(values: FloatArray, warmup: int, ax: Any) -> None:
         low, high = kept.min(), kept.max()
         room = max(0.35 * (high - low), 0.5)
         ax.set_ylim(max(low - room, np.nanmin(values) - 0.1 * room), min(high + room, np.nanmax(values) + 0.1 * room))
-
-
-def _axes(ax: Any) -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise need("matplotlib", "plot", "drawing") from error
-    if ax is None:
-        import matplotlib.pyplot
-
-        _, ax = matplotlib.pyplot.subplots(layout="constrained")
-    return ax
 
 
 def _some(n: int, limit: int) -> IntArray:
@@ -458,7 +444,3 @@ def _badges(Y: FloatArray, labels: IntArray, colours: list[str], ax: Any) -> Non
         x, y = np.median(Y[labels == k], axis=0)
         box = {"boxstyle": "circle,pad=0.35", "facecolor": colours[k], "edgecolor": "white", "linewidth": 1}
         ax.text(x, y, str(k), color="white", weight="bold", fontsize="small", ha="center", va="center", bbox=box)
-
-
-def _short(name: str, width: int = 28) -> str:
-    return name if len(name) <= width else name[: width - 1] + "…"
