@@ -22,6 +22,7 @@ _HOMES = {
     "Posterior": "weald.posterior",
     "Progress": "weald._progress",
     "Status": "weald.exceptions",
+    "SupervisedLDA": "weald.topics",
     "load": "weald.persist",
     "save": "weald.persist",
 }
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from weald.persist import save as save
     from weald.posterior import Posterior as Posterior
     from weald.topics import LDA as LDA
+    from weald.topics import SupervisedLDA as SupervisedLDA
     from weald.trees import AliasTable as AliasTable
     from weald.trees import CoverTree as CoverTree
 

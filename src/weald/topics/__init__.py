@@ -6,5 +6,6 @@
 from weald.topics.corpus import Corpus
 from weald.topics.fold_in import Topics
 from weald.topics.lda import LDA
+from weald.topics.slda import SupervisedLDA
 
-__all__ = ["LDA", "Corpus", "Topics"]
+__all__ = ["LDA", "Corpus", "SupervisedLDA", "Topics"]
