@@ -73,10 +73,15 @@ class Batch:
         """How many documents there are."""
         return len(self.indptr) - 1
 
+    @property
+    def lengths(self) -> FloatArray:
+        """(n,): tokens of each document."""
+        ends = np.append(0.0, np.cumsum(self.counts, dtype=np.float64))
+        return np.asarray(ends[self.indptr[1:]] - ends[self.indptr[:-1]])
+
     def spread(self, K: int) -> FloatArray:
         """(n, K): the tokens of each document spread evenly over K topics, where the E-step starts cold."""
-        ends = np.append(0.0, np.cumsum(self.counts, dtype=np.float64))
-        return np.repeat(((ends[self.indptr[1:]] - ends[self.indptr[:-1]]) / K)[:, None], K, axis=1)
+        return np.repeat((self.lengths / K)[:, None], K, axis=1)
 
 
 def batch_of(corpus: Corpus, rows: IntArray, dtype: type[np.floating] = np.float64) -> Batch:

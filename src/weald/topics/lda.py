@@ -34,12 +34,15 @@ from weald.persist import read
 from weald.posterior import Posterior
 from weald.topics.base import AbstractTopicModel
 from weald.topics.corpus import Corpus, read_corpus
+from weald.topics.em import em
 from weald.topics.online import OnlineRule, OnlineState, first_state, learn_batch, online
 from weald.topics.outcome import Learnt
+from weald.topics.variational import variational
 
 INFERENCES = ("gibbs", "online-vb", "vb", "em")
 SAMPLERS = ("auto", "dense", "sparse", "alias")
 MAX_ITER = {"online-vb": 50, "vb": 500, "em": 500}
+EM_ALPHA, EM_ETA = 0.1, 0.01  # tokens that em gives in advance, if not told otherwise
 START_DOCUMENTS = 2000  # of a stream: gathered before the first step, for the start
 
 
@@ -280,7 +283,14 @@ class LDA(AbstractTopicModel):
                 warmup=self.warmup, chains=self.chains, key=key, **how,
             )  # fmt: skip
         most = MAX_ITER[self.inference] if self.max_iter is None else self.max_iter
-        return online(corpus, self._rule(), most, self.tol, key, **how)
+        if self.inference == "online-vb":
+            return online(corpus, self._rule(), most, self.tol, key, **how)
+        alpha, eta = self._alpha(), None if self.eta is None else float(self.eta)
+        if self.inference == "vb":
+            return variational(corpus, self.n_topics, alpha, eta, most, self.tol, key, self._engine(), **how)
+        alpha = np.full(self.n_topics, EM_ALPHA) if alpha is None else alpha
+        eta = EM_ETA if eta is None else eta
+        return em(corpus, self.n_topics, alpha, eta, most, self.tol, key, self._engine(), **how)
 
     def _rule(self) -> OnlineRule:
         return OnlineRule(

@@ -33,13 +33,13 @@ from weald._typing import FloatArray, IntArray
 from weald.engine import Threads
 from weald.exceptions import Status
 from weald.inference.run import AbstractKernel, Snapshot, run
-from weald.mixtures.verdict import of_optimiser
 from weald.topics.anchors import anchor_topics
 from weald.topics.corpus import Corpus
 from weald.topics.expect import FLOORS, batch_of, expect_all, expected_words
 from weald.topics.fold_in import Topics
 from weald.topics.outcome import Learnt
 from weald.topics.polya import follow_alpha, learn_eta
+from weald.topics.settled import judged, level
 
 ROUNDS, SETTLED = 100, 1e-3  # of the E-step: at most so many, and the mean change of n_dk that ends it
 START_TOKENS = 100.0  # tokens for each word of the vocabulary used that the start is worth, at most those of the corpus
@@ -141,7 +141,7 @@ def learn_batch(
     grown = rate * n_documents / batch.n_documents
     scale = state.scale * (1.0 - rate)
     if scale < TINY:
-        state.weights *= scale
+        np.multiply(state.weights, scale, out=state.weights)
         scale = 1.0
     state.weights[batch.words] += (grown / scale) * found.S
     after = replace(
@@ -219,18 +219,12 @@ def online(
     -------
     Learnt
     """
-    n = corpus.n_tokens
-
-    def arrived(stats: Mapping[str, Sequence[float]]) -> bool:
-        trace = stats["objective"][-2:]
-        return len(trace) == 2 and trace[1] - trace[0] < tol * n
-
+    stop = level(corpus.n_tokens, tol)
     [chain] = run(
-        OnlinePasses(rule, corpus), key=key, sweeps=max_iter, stop=arrived, callbacks=callbacks, resume=resume,
+        OnlinePasses(rule, corpus), key=key, sweeps=max_iter, stop=stop, callbacks=callbacks, resume=resume,
         fingerprint=fingerprint,
     )  # fmt: skip
-    trace = chain.stats["objective"]
-    status = of_optimiser(trace, arrived=arrived({"objective": trace.tolist()}), rises=False, n_rows=n)
+    status = judged(chain.stats["objective"], stop, corpus.n_tokens, rises=False)
     return learnt(chain.state, {name: values[None] for name, values in chain.stats.items()}, status)
 
 
