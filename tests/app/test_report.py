@@ -6,10 +6,10 @@ import copy
 import re
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from page import Page, words
 
 from weald import consensus
 from weald.app.cluster import cluster
@@ -17,33 +17,6 @@ from weald.app.prepare import Settings
 from weald.app.readers import write_table
 from weald.app.report import render, view
 from weald.exceptions import MissingExtraError, Status, Verdict
-
-
-class Page(HTMLParser):
-    """Collects what a browser would act on."""
-
-    VOID = frozenset({"meta", "br", "img", "link", "input", "hr"})
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.attributes, self.open, self.text = [], [], [], []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.attributes += [(tag, *pair) for pair in attributes]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append(tag)
-        self.attributes += [(tag, *pair) for pair in attributes]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +34,6 @@ def hostile(customers, tmp_path_factory):
 def hostile_free(customers, tmp_path_factory):
     settings = Settings(id="<id>", label="<kind>", inference="vb")
     return cluster(customers, tmp_path_factory.mktemp("hostile"), settings)
-
-
-def words(html):
-    return " ".join(" ".join(Page(html).text).split())
 
 
 def test_every_section_is_there_and_true(run):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weald.app.cluster import Run
     from weald.app.topics import TopicRun
 
-Quiet = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
+Quiet = Annotated[bool, typer.Option("--no-progress", "--quiet", "-q", help="Show no progress bar.")]
 
 
 def _version(wanted: bool) -> None:

@@ -146,7 +146,7 @@ def _times(run: TopicRun) -> dict[str, Any] | None:
     dated = ~np.isnat(dates)
     for unit, least in PERIODS:
         periods = dates[dated].astype(f"datetime64[{unit}]")
-        if periods.max() - periods.min() >= np.timedelta64(least - 1, unit):
+        if int((periods.max() - periods.min()).astype(np.int64)) >= least - 1:
             break
     index = (periods - periods.min()).astype(np.int64)
     n = np.zeros((index.max() + 1, run.n_topics))
