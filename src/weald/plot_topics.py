@@ -17,7 +17,6 @@ A topic is told by its number and its words, never by its colour alone. All are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -86,6 +85,8 @@ def plot_topic_words(
 def plot_hinton(model: Any, words: Sequence[str] | None = None, n_words: int = 3, ax: Any = None) -> Any:
     """Hinton diagram of words by topics: the area of a square is the probability of the word in the topic.
 
+    The largest squares stand for the probability that nine in ten top words do not exceed, and for all above it.
+
     Parameters
     ----------
     model : fitted topic model, `Topics`, or (K, V) array
@@ -109,7 +110,8 @@ def plot_hinton(model: Any, words: Sequence[str] | None = None, n_words: int = 3
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    sides = 0.92 * np.sqrt(shown / max(shown.max(), 1e-300))
+    largest = max(float(np.quantile(phi.max(axis=1), 0.9)), 1e-300)
+    sides = 0.92 * np.sqrt(np.minimum(shown / largest, 1))
     squares = [Rectangle((k - s / 2, i - s / 2), s, s) for (i, k), s in np.ndenumerate(sides)]
     for k in range(len(phi)):
         ax.axvline(k, color=FAINT, linewidth=0.5, alpha=0.35, zorder=0)
@@ -152,10 +154,9 @@ def plot_topic_map(model: Any, words: Sequence[str] | None = None, n_words: int 
     for k, colour in enumerate(palette(len(phi))):
         look = {"facecolor": (colour, 0.55), "edgecolor": colour, "linewidth": 1.2}
         ax.add_patch(Circle(tuple(points[k]), radii[k], zorder=2 - shares[k], **look))
-    low, high = (points - radii[:, None]).min(axis=0), (points + radii[:, None]).max(axis=0)
-    room = 0.07 * span
-    ax.set(xlim=(low[0] - room, high[0] + room), ylim=(low[1] - room, high[1] + room))
     ax.set_aspect("equal", adjustable="datalim")
+    ax.margins(0.08)
+    ax.autoscale_view()
     ax.axhline(0, color=FAINT, linewidth=0.5, alpha=0.5, zorder=0)
     ax.axvline(0, color=FAINT, linewidth=0.5, alpha=0.5, zorder=0)
     _name_circles(ax, points, radii, _labels(phi, sizes, names, n_words))
@@ -249,16 +250,19 @@ def plot_mixtures(theta: FloatArray, names: Sequence[str] | None = None, ax: Any
     -------
     Axes
     """
+    from matplotlib.colors import to_rgb
+
     theta = np.asarray(theta, np.float64)[:MAX_BARS]
     n, K = theta.shape
     names = [str(i) for i in range(n)] if names is None else [short(str(name), 40) for name in names[:n]]
     ax = axes_or_new(ax, (7.2, 0.26 * n + 0.7))
     ends = np.cumsum(theta, axis=1)
     for k, colour in enumerate(palette(K)):
+        ink = "black" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > 0.55 else "white"
         ax.barh(range(n), theta[:, k], 0.82, ends[:, k] - theta[:, k], color=colour, edgecolor="white", linewidth=0.6)
         for i in np.flatnonzero(theta[:, k] > 0.04):
-            place = {"ha": "center", "va": "center", "fontsize": "small"}
-            ax.text(ends[i, k] - theta[i, k] / 2, i, str(k), color="white", weight="bold", **place)
+            place = {"ha": "center", "va": "center", "fontsize": "small", "color": ink}
+            ax.text(ends[i, k] - theta[i, k] / 2, i, str(k), weight="bold", **place)
     ax.set_yticks(range(n), names, parse_math=False)
     ax.set(xlim=(0, 1), ylim=(n - 0.4, -0.6), xlabel="proportion of topics")
     ax.tick_params(axis="y", length=0)
@@ -299,25 +303,23 @@ def _percent(share: float) -> str:
 
 def _name_circles(ax: Any, points: FloatArray, radii: FloatArray, labels: list[str]) -> None:
     """Numbers in circles, and words beside them where they hide nothing; large circles choose first."""
+    from matplotlib.font_manager import FontProperties
+
     ax.apply_aspect()
     per_unit = ax.transData.transform((1, 0))[0] - ax.transData.transform((0, 0))[0]
-    height = 1.3 * 8.5 * ax.figure.dpi / 72 / per_unit  # of a line of small letters, in units of the data
+    letter = FontProperties(size="small").get_size_in_points() * ax.figure.dpi / 72 / per_unit  # in units of the data
     taken = [(*(point - 0.8 * r), *(point + 0.8 * r)) for point, r in zip(points, radii, strict=True)]
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
     for k in np.argsort(-radii, kind="stable"):
-        number, _, words = labels[k].partition("  ")
-        (x, y), r = points[k], radii[k]
-        ax.text(x, y, number, weight="bold", fontsize="small", ha="center", va="center", zorder=4)
-        width = LETTER * height / 1.3 * len(words)
-        for dx, dy in product((0, 1, -1), (-1, 1, 0)) if words else ():
-            centre = x + dx * (r + width / 2 + height / 3) * (1 if dy == 0 else 0.75), y + dy * (r + 0.6 * height)
-            if dx == dy == 0:
-                continue
-            box = (centre[0] - width / 2, centre[1] - height / 2, centre[0] + width / 2, centre[1] + height / 2)
+        (x, y), r, width, height = points[k], radii[k], LETTER * letter * len(labels[k]), 1.3 * letter
+        ax.text(x, y, str(k), weight="bold", fontsize="small", ha="center", va="center", zorder=4)
+        for dx, dy in ((0, -1), (0, 1), (1, 0), (-1, 0)) if labels[k] != str(k) else ():
+            at, above = x + dx * (r + 0.4 * letter), y + dy * (r + 0.6 * height)
+            box = (at - (1 - dx) / 2 * width, above - height / 2, at + (1 + dx) / 2 * width, above + height / 2)
             inside = box[0] > left and box[2] < right and box[1] > low and box[3] < high
-            others = (other for j, other in enumerate(taken) if j != k or dx == 0)
-            if inside and not any(_meet(box, other) for other in others):
-                ax.text(*centre, words, fontsize="small", ha="center", va="center", parse_math=False, zorder=3)
+            if inside and not any(_meet(box, other) for j, other in enumerate(taken) if j != k):
+                side = {-1: "right", 0: "center", 1: "left"}[dx]
+                ax.text(at, above, labels[k], fontsize="small", ha=side, va="center", parse_math=False, zorder=3)
                 taken.append(box)
                 break
 
