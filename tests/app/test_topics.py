@@ -177,8 +177,8 @@ def test_report_tells_everything_and_is_reproducible(run):
     ):
         assert heading in text
     assert "How many topics?" not in text
-    assert "1 documents without a date are left out" in text
-    assert "Share of the words of each year by day" in text
+    assert "1 document without a date is left out" in text
+    assert "in the documents of each year, by day" in text
     for topic in run.model.topics_(6, run.counted.vocabulary.words):
         assert all(word in text for word in topic)
     assert run.command in text

@@ -19,11 +19,12 @@ from weald.app.profiles import number
 from weald.app.report import FULL, HALF, page, svg
 from weald.app.runs import versions
 from weald.app.topic_tables import n_words, word_table
+from weald.plot_topics import MAX_PERIODS, MAX_RIDGES
 
 if TYPE_CHECKING:
     from weald.app.topics import TopicRun
 
-MAX_CARDS, MAX_ROWS, MAX_LINES = 60, 10, 12
+MAX_CARDS, MAX_ROWS = 60, 10
 TYPICAL, FEW_WORDS = 3, 30  # documents shown of a topic; the words that make half of a document's weight
 PERIODS = (("Y", 6), ("M", 6), ("D", 0))  # unit of time, and how many there must be
 UNITS = {"Y": "year", "M": "month", "D": "day"}
@@ -132,42 +133,34 @@ def _document(run: TopicRun, row: int, share: float) -> dict[str, Any]:
 
 def _map(run: TopicRun) -> Any:
     """Topics on a plane; nothing where there are fewer than three."""
-    if run.n_topics < 3 or not hasattr(plot, "plot_topic_map"):
+    if run.n_topics < 3:
         return None
     words = run.counted.vocabulary.words
     return svg(lambda ax: plot.plot_topic_map(run.model, words, ax=ax), FULL, 6.0, "map of the topics")
 
 
 def _times(run: TopicRun) -> dict[str, Any] | None:
-    """Shares of topics over time, by the coarsest unit that gives some periods."""
+    """Topics over time, by the coarsest unit that gives some periods; documents without words say nothing."""
     dates = run.counted.dates
     if dates is None or np.isnat(dates).all():
         return None
-    dated = ~np.isnat(dates)
+    dated = ~np.isnat(dates) & (n_words(run.counted.X) > 0)
     for unit, least in PERIODS:
         periods = dates[dated].astype(f"datetime64[{unit}]")
         if int((periods.max() - periods.min()).astype(np.int64)) >= least - 1:
             break
-    index = (periods - periods.min()).astype(np.int64)
-    n = np.zeros((index.max() + 1, run.n_topics))
-    np.add.at(n, index, run.proportions[dated] * n_words(run.counted.X)[dated, None])
-    total = n.sum(axis=1, keepdims=True)
-    shares = np.divide(n, total, out=np.full_like(n, np.nan), where=total > 0)
-    when = periods.min() + np.arange(len(n))
+    n, words = min(run.n_topics, MAX_RIDGES), run.counted.vocabulary.words
+
+    def draw(ax: Any) -> None:
+        plot.plot_topics_over_time(run.proportions[dated], periods.astype("datetime64[s]"), run.model, words, ax=ax)
+
     return {
         "unit": UNITS[unit],
-        "n_missing": int((~dated).sum()),
-        "n_hidden": max(run.n_topics - MAX_LINES, 0),
-        "figure": _over_time(shares, when, run) if len(n) > 1 else None,
+        "spans": len(np.unique(periods)) > MAX_PERIODS,
+        "n_missing": int(np.isnat(dates).sum()),
+        "n_hidden": run.n_topics - n,
+        "figure": svg(draw, FULL, 0.36 * n + 1.0, "topics over time") if len(np.unique(periods)) > 1 else None,
     }
-
-
-def _over_time(shares: Any, when: Any, run: TopicRun) -> Any:
-    def draw(ax: Any) -> None:
-        for k in range(min(run.n_topics, MAX_LINES)):
-            ax.plot(when, shares[:, k])
-
-    return svg(draw, FULL, 4, "topics over time")
 
 
 def _fitness(run: TopicRun) -> dict[str, Any]:
