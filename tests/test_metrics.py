@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import mutual_info_score
 
 from weald.exceptions import DataError, ParameterError
-from weald.metrics import calibration_error, held_out_log_score, purity, variation_of_information
+from weald.metrics import calibration_error, coherence, held_out_log_score, purity, variation_of_information
 
 LOG2 = np.log(2)
 
@@ -141,3 +141,19 @@ def test_calibration_error_wrong_input(proba, y):
 def test_calibration_error_wrong_bins():
     with pytest.raises(ParameterError, match="n_bins"):
         calibration_error([0.5], [1], n_bins=0)
+
+
+@pytest.mark.parametrize("measure", ["npmi", "c_v"])
+def test_coherence_of_the_words_of_any_model(measure):
+    texts = [["tea", "with", "milk"], ["milk", "tea"], ["car", "road"], ["road", "tea"]]
+    together, apart = coherence([["milk", "tea"], ["car", "tea"]], iter(texts), measure=measure)
+    assert together > apart
+    if measure == "npmi":
+        assert together == pytest.approx(np.log(0.5 / (0.5 * 0.75)) / -np.log(0.5))
+        assert apart == pytest.approx(np.log(1e-12 / (0.25 * 0.75)) / -np.log(1e-12))
+
+
+@pytest.mark.parametrize("topics", [[], [[]], [["tea"], ["tea", "milk"]]])
+def test_coherence_wrong_topics(topics):
+    with pytest.raises(DataError, match="lists of words, equally long"):
+        coherence(topics, [["tea"]])

@@ -1,9 +1,10 @@
-"""How good is an answer: partitions against the truth, densities on rows not seen, probabilities against outcomes.
+"""How good is an answer: partitions against the truth, densities on rows not seen, stated probabilities, topics.
 
     purity(t, z)                 = 1/n sum_k max_c #{i : z_i = k, t_i = c}
     variation_of_information     = H(a | b) + H(b | a) = 2 H(a, b) - H(a) - H(b), in nats: a metric on partitions
     held_out_log_score(model, X) = 1/n sum_i log p(x_i | data)
     calibration_error(p, y)      = sum over bins of (share of rows) |observed frequency - mean stated probability|
+    coherence(topics, texts)     = do the words of a topic go together? NPMI or C_V: see `weald.topics.coherence`
 
 The adjusted Rand index is `sklearn.metrics.adjusted_rand_score`. Cost: one sort of the labels.
 References: Meilă, J. Multivariate Analysis 98 (2007), 873-895; Naeini, Cooper, Hauskrecht, AAAI 2015.
@@ -16,12 +17,13 @@ References: Meilă, J. Multivariate Analysis 98 (2007), 873-895; Naeini, Cooper,
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weald._typing import Array, IntArray, TableLike
+from weald._typing import Array, FloatArray, IntArray, TableLike
 from weald.exceptions import DataError, ParameterError
 
 
@@ -109,6 +111,33 @@ def calibration_error(proba: ArrayLike, y: ArrayLike, n_bins: int = 10) -> float
         raise DataError("y must hold the columns of proba (0, 1, ...); encode class names first")
     in_bin = np.minimum((stated * n_bins).astype(np.intp), n_bins - 1)
     return float(np.abs(np.bincount(in_bin, true - stated)).sum() / len(y))
+
+
+def coherence(
+    topics: Sequence[Sequence[str]], texts: Iterable[Sequence[str]], *, measure: Literal["npmi", "c_v"] = "npmi"
+) -> FloatArray:
+    """How well the words of each topic go together in texts, whichever model has found them.
+
+    Parameters
+    ----------
+    topics : K sequences of M words
+        The top words of each topic, as many for each.
+    texts : iterable of sequences of words
+        Tokens in their order; a window of 10 tokens (npmi) or 110 (c_v) slides over each.
+    measure : str
+        ``"npmi"`` (normalised pointwise mutual information, in [-1, 1]) or ``"c_v"``.
+
+    Returns
+    -------
+    (K,) array
+    """
+    from weald.topics.coherence import measured, sliding
+
+    if len({len(topic) for topic in topics}) != 1 or not len(topics[0]):
+        raise DataError("topics must hold one or more lists of words, equally long")
+    words, top = np.unique([list(topic) for topic in topics], return_inverse=True)
+    top = top.reshape(len(topics), -1)
+    return measured(sliding(texts, words.tolist(), top, measure), top, measure)
 
 
 def _cross(a: ArrayLike, b: ArrayLike) -> tuple[IntArray, IntArray, IntArray]:
