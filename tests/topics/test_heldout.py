@@ -218,3 +218,33 @@ def test_both_estimates_know_the_better_model():
     for estimate in (heldout.completion, lambda *a: heldout.left_to_right(a[0], a[1], 10, a[2])):
         found = [heldout.perplexity(*estimate(topics, corpus, np.random.default_rng(0))) for topics in (true, blurred)]
         assert found[0] < found[1]
+
+
+def annealed(document: list[int], topics: Topics, n: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
+    """(n,) log weights of annealed importance sampling from the prior of z to its posterior: journal (124)."""
+    alpha, K = topics.alpha, topics.n_topics
+    theta = rng.dirichlet(alpha, size=n)
+    z = (rng.random((n, len(document), 1)) > theta.cumsum(axis=1)[:, None]).sum(axis=2)
+    n_k, log_w = (z[:, :, None] == np.arange(K)).sum(axis=1).astype(float), np.zeros(n)
+    for step in range(1, n_steps + 1):
+        log_w += np.log(topics.phi[z, document]).sum(axis=1) / n_steps
+        for i, w in enumerate(document):
+            n_k -= np.eye(K)[z[:, i]]
+            p = (topics.phi[:, w] ** (step / n_steps) * (n_k + alpha)).cumsum(axis=1)
+            z[:, i] = (rng.random((n, 1)) * p[:, -1:] > p).sum(axis=1)
+            n_k += np.eye(K)[z[:, i]]
+    return log_w
+
+
+def test_longer_documents_agree_with_annealed_importance_sampling():
+    rng = np.random.default_rng(7)
+    topics = Topics(rng.dirichlet(np.full(20, 0.3), 4), np.array([0.4, 0.6, 0.8, 1.0]))
+    document = sorted(rng.choice(20, size=30, p=rng.dirichlet(topics.alpha) @ topics.phi))
+    words, counts = np.unique(document, return_counts=True)
+    one = Corpus(np.array([0, len(words)]), words.astype(np.int32), counts.astype(float), 20)
+    log_w = annealed(document, topics, 200, 100, rng)
+    weight = np.exp(log_w - log_w.max())
+    spread = weight.std() / weight.mean()
+    assert spread < 1.5
+    [estimate], _ = heldout.left_to_right(topics, one, 2_000, rng)
+    assert abs(estimate - logsumexp(log_w) + np.log(200)) < 4 * spread / 200**0.5

@@ -6,10 +6,14 @@ numbered by size, largest first, whatever the order in which inference found the
 
     >>> import weald
     >>> from sklearn.feature_extraction.text import CountVectorizer
-    >>> counts = CountVectorizer()
-    >>> X = counts.fit_transform(["tea milk tea", "milk tea", "car road car", "road car"])
-    >>> lda = weald.LDA(n_topics=2, random_state=0).fit(X)                                      # doctest: +SKIP
-    >>> lda.topics_(2, counts.get_feature_names_out())                                         # doctest: +SKIP
+    >>> texts = ["tea with milk", "milk and tea", "a car on the road", "the road and the car"] * 20
+    >>> counts = CountVectorizer(stop_words="english").fit(texts)
+    >>> lda = weald.LDA(n_topics=2, inference="online-vb", random_state=0).fit(counts.transform(texts))
+    >>> words = counts.get_feature_names_out()
+    >>> lda.topics_(2, words)
+    [('car', 'road'), ('milk', 'tea')]
+    >>> lda.coherence_([text.split() for text in texts], words=words, n_words=2).round(2)
+    array([1., 1.])
 """
 
 from __future__ import annotations
