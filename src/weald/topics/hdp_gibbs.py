@@ -39,6 +39,7 @@ from weald.partitions import DirichletProcess
 from weald.partitions.hyper import resample_concentration
 from weald.topics.corpus import Corpus, Tokens
 from weald.topics.hdp_moves import MERGED, SPLIT, Board, Layout, counted, log_evidence, shares
+from weald.topics.hyper import n_tables
 from weald.topics.sweeps import Swept, sweep
 
 FEWEST_MOVES, TOPICS_A_MOVE = 4, 4  # moves in a step: so many, and one more for so many topics
@@ -209,12 +210,9 @@ class HDPKernel(AbstractKernel):
 
 
 def tables(swept: Swept, rng: np.random.Generator) -> IntArray:
-    """(K,): tables of each topic, in all documents; guest i + 1 opens one with probability alpha / (alpha + i)."""
-    most = np.diff(swept.starts)
-    i = np.arange(swept.reached.size) - np.repeat(swept.starts[:-1], most)
-    a = np.repeat(swept.alpha, most)
-    opened = rng.binomial(swept.reached, a / (a + i))
-    return np.add.reduceat(np.append(opened, 0), swept.starts[:-1]) * (most > 0)
+    """(K,): tables of each topic, in all documents."""
+    ends = zip(swept.starts[:-1], swept.starts[1:], swept.alpha, strict=True)
+    return np.array([n_tables(swept.reached[i:j], a, rng) for i, j, a in ends])
 
 
 def settled(state: HDPState, board: Board, swept: Swept) -> HDPState:
