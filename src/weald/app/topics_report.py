@@ -136,7 +136,7 @@ def _map(run: TopicRun) -> Any:
     if run.n_topics < 3:
         return None
     words = run.counted.vocabulary.words
-    return svg(lambda ax: plot.plot_topic_map(run.model, words, ax=ax), FULL, 6.0, "map of the topics")
+    return svg(lambda ax: plot.plot_topic_map(run.model, words, ax=ax).set_xlabel(""), FULL, 6.0, "map of the topics")
 
 
 def _times(run: TopicRun) -> dict[str, Any] | None:
@@ -200,7 +200,10 @@ def _traces(run: TopicRun) -> list[tuple[str, Any]]:
     names += [name for name in ("n_topics",) if name in posterior.stats]
 
     def picture(name: str) -> Any:
-        return svg(lambda ax: plot.plot_trace(posterior, name, ax), HALF, 2.6, f"trace of {name}")
+        def draw(ax: Any) -> None:
+            plot.plot_trace(posterior, name, ax).xaxis.get_major_locator().set_params(integer=True)
+
+        return svg(draw, HALF, 2.6, f"trace of {name}")
 
     return [(name.removeprefix("n_").replace("_", " "), picture(name)) for name in names]
 
