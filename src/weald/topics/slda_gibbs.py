@@ -19,6 +19,7 @@ nanoseconds for each token at K = 10, and the counts of the labels are made anew
 References: journal (003) 5.3, 2.3.1; McAuliffe & Blei (2007); Griffiths & Steyvers (2004).
 
     >>> from weald.topics.corpus import Corpus
+from weald.topics.hyper import draw_alpha, draw_eta, log_joint
     >>> from weald.topics.slda_response import read_response
     >>> from weald.inference.run import run
     >>> corpus = Corpus(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.array([3, 2]), 2)
@@ -36,14 +37,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import gammaln
 
 from weald._kernel import kernel
 from weald._random import sweep_key, uniform
 from weald._typing import FloatArray, IntArray
 from weald.inference.run import AbstractKernel
 from weald.topics.corpus import Corpus
+from weald.topics.hyper import draw_alpha, draw_eta, log_joint
 from weald.topics.slda_response import Response
+from weald.topics.sweeps import Swept
 
 STEADY = 250.0  # largest log of a tilt that products of tilts may reach
 NOTHING, PRODUCTS, LOGS, CLASSES = range(4)  # how the tilts of a document are kept
@@ -122,16 +124,21 @@ class SupervisedKernel(AbstractKernel):
 
     def step(self, rng: np.random.Generator, state: SupervisedState) -> tuple[SupervisedState, Mapping[str, float]]:
         """All tokens, then the coefficients, then the Dirichlet parameters."""
+        docs = self.documents
         state, n_dk, n_vk = self.tokens(state, sweep_key(rng), self.response.y)
-        zbar = n_dk / np.maximum(self.documents.lengths, 1)[:, None]
+        zbar = n_dk / np.maximum(docs.lengths, 1)[:, None]
         drawn = self.response.draw(state.w, state.sigma2, state.tau2, zbar, rng)
-        state = replace(state, w=drawn.w, sigma2=drawn.sigma2, tau2=drawn.tau2, sweep=state.sweep + 1)
+        swept = histograms(state.z, n_dk, n_vk, state.alpha)
+        lengths = docs.lengths[docs.lengths > 0]
+        alpha = draw_alpha(swept, state.alpha, lengths, rng) if self.learns_alpha else state.alpha
+        eta = draw_eta(swept, state.eta, docs.n_words, rng) if self.learns_eta else state.eta
+        log_z, log_words = log_joint(swept, alpha, eta, docs.n_words, lengths)
         info = {
-            "log_response": self.response.log_likelihood(state.w, state.sigma2, zbar),
-            "log_words": log_words(n_dk, n_vk, state.alpha, state.eta),
-            "largest": float(n_dk.sum(axis=0).max() / max(1, len(state.z))),
+            "log_response": self.response.log_likelihood(drawn.w, drawn.sigma2, zbar),
+            "log_words": log_z + log_words,
+            "largest": float(swept.n_k.max() / len(state.z)),
         }
-        return state, info
+        return SupervisedState(state.z, drawn.w, drawn.sigma2, drawn.tau2, alpha, eta, state.sweep + 1), info
 
     def phi(self, state: SupervisedState) -> FloatArray:
         """(V, K) float32: expected probability of each word in each topic, given the topics of the tokens."""
@@ -163,15 +170,18 @@ def counts_of(words: IntArray, z: IntArray, n_words: int, n_topics: int) -> IntA
     return np.bincount(cells, minlength=n_words * n_topics).reshape(n_words, n_topics).astype(np.int32)
 
 
-def log_words(n_dk: FloatArray, n_vk: IntArray, alpha: FloatArray, eta: float) -> float:
-    """Log p(words, z), (112)."""
-    V = len(n_vk)
-    used = n_vk[n_vk > 0]
-    of_topics = gammaln(used + eta).sum() - used.size * gammaln(eta)
-    of_topics += np.sum(gammaln(V * eta) - gammaln(n_vk.sum(axis=0) + V * eta))
-    a = float(alpha.sum())
-    of_docs = (gammaln(n_dk + alpha) - gammaln(alpha)).sum() + np.sum(gammaln(a) - gammaln(n_dk.sum(axis=1) + a))
-    return float(of_topics + of_docs)
+def histograms(z: IntArray, n_dk: FloatArray, n_vk: IntArray, alpha: FloatArray) -> Swept:
+    """Labels with the histograms that `weald.topics.hyper` learns from."""
+    starts, reached = _reached(n_dk.astype(np.int64))
+    _, word_reached = _reached(n_vk.reshape(-1, 1))
+    return Swept(z, n_vk.sum(axis=0, dtype=np.int64), alpha, -1, starts, reached, word_reached, 0, 0)
+
+
+def _reached(counts: IntArray) -> tuple[IntArray, IntArray]:
+    """(m + 1,), (sum of lengths,): column by column, how many counts exceed 0, 1, ..., up to the largest."""
+    columns = [np.bincount(column) for column in counts.T]
+    reached = [np.cumsum(column[::-1])[::-1][1:] for column in columns]
+    return np.cumsum([0, *map(len, reached)]), np.concatenate(reached)
 
 
 @kernel
