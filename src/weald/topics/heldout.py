@@ -73,7 +73,7 @@ def completion(
     log_p, n_tokens : arrays of shape (D,)
         Log probability of the half that is predicted, and its number of tokens; both 0 for an empty document.
     """
-    key = sweep_key(rng)
+    key, by_word = sweep_key(rng), topics.by_word
 
     def of_tile(tile: slice) -> FloatArray:
         part = corpus.part(tile.start, tile.stop)
@@ -81,7 +81,7 @@ def completion(
         _choose_half(part.indptr, part.counts, key, tile.start, told)
         theta = topics.proportions(_only(part, told), Threads(1))
         log_p = np.empty(part.n_documents)
-        _log_mixed(part.indptr, part.words, part.counts - told, topics.by_word, theta, log_p)
+        _log_mixed(part.indptr, part.words, part.counts - told, by_word, theta, log_p)
         return log_p
 
     return _by_tiles(of_tile, corpus, engine), corpus.lengths - np.floor(corpus.lengths / 2)
@@ -110,13 +110,13 @@ def left_to_right(
     log_p, n_tokens : arrays of shape (D,)
         Log evidence, and number of tokens; both 0 for an empty document.
     """
-    key = sweep_key(rng)
+    key, by_word = sweep_key(rng), topics.by_word
 
     def of_tile(tile: slice) -> FloatArray:
         part = corpus.part(tile.start, tile.stop)
         log_p, counts = np.empty(part.n_documents), np.asarray(part.counts, np.float64)
         _left_to_right(
-            part.indptr, part.words, counts, topics.by_word, topics.alpha, n_particles, MOVES, key, tile.start, log_p
+            part.indptr, part.words, counts, by_word, topics.alpha, n_particles, MOVES, key, tile.start, log_p
         )
         return log_p
 
