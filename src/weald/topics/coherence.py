@@ -9,6 +9,8 @@ A window is a whole document, or a run of tokens that slides by one: 10 tokens f
 shorter is one window. A word that no window holds, or a pair that all do, says nothing: NPMI_ij = 0. Top words have the
 highest probability phi_kw, or the largest share phi_kw log(phi_kw / p_w) in the divergence of a topic from the corpus,
 p_w = sum_k size_k phi_kw: those of high lift phi_kw / p_w that are not too rare to matter.
+gensim 4.4 forgets a word when one of its occurrences leaves the window though another stays, and agrees where no word
+comes twice in a window.
 Cost: one pass over the tokens, M operations for each occurrence of a top word, whatever the window; memory K M^2.
 References: Bouma (2009), NPMI; Röder, Both, Hinneburg (2015), Exploring the space of topic coherence measures;
 Chuang, Manning, Heer (2012) for words that set topics apart.
