@@ -41,7 +41,7 @@ from numba import uint32
 
 from weald._kernel import inline, kernel
 from weald._random import sweep_key, uniform
-from weald._typing import Array, FloatArray, IntArray
+from weald._typing import FloatArray, IntArray
 from weald.engine import Threads
 from weald.exceptions import DataError, ParameterError
 from weald.topics.corpus import Corpus
@@ -76,7 +76,7 @@ def completion(
     key, by_word = sweep_key(rng), topics.by_word
 
     def of_tile(tile: slice) -> FloatArray:
-        part = corpus.part(tile.start, tile.stop)
+        part = _part(corpus, tile)
         told = np.empty(len(part.words))
         _choose_half(part.indptr, part.counts, key, tile.start, told)
         theta = topics.proportions(_only(part, told), Threads(1))
@@ -113,10 +113,10 @@ def left_to_right(
     key, by_word = sweep_key(rng), topics.by_word
 
     def of_tile(tile: slice) -> FloatArray:
-        part = corpus.part(tile.start, tile.stop)
-        log_p, counts = np.empty(part.n_documents), np.asarray(part.counts, np.float64)
+        part = _part(corpus, tile)
+        log_p = np.empty(part.n_documents)
         _left_to_right(
-            part.indptr, part.words, counts, by_word, topics.alpha, n_particles, MOVES, key, tile.start, log_p
+            part.indptr, part.words, part.counts, by_word, topics.alpha, n_particles, MOVES, key, tile.start, log_p
         )
         return log_p
 
@@ -159,15 +159,20 @@ def _by_tiles(of_tile: Callable[[slice], FloatArray], corpus: Corpus, engine: Th
     return np.concatenate([np.empty(0), *(engine or Threads()).map(of_tile, tiles)])
 
 
+def _part(corpus: Corpus, tile: slice) -> Corpus:
+    """Documents of a tile; one dtype, so that kernels are compiled once."""
+    part = corpus.part(tile.start, tile.stop)
+    return Corpus(part.indptr.astype(np.int64), part.words, part.counts.astype(np.float64), part.n_words)
+
+
 def _only(part: Corpus, counts: FloatArray) -> Corpus:
     """The same documents with these counts."""
     kept = counts > 0
-    indptr = np.append(0, np.cumsum(kept))[part.indptr].astype(part.indptr.dtype)
-    return Corpus(indptr, part.words[kept], counts[kept], part.n_words)
+    return Corpus(np.append(0, np.cumsum(kept))[part.indptr], part.words[kept], counts[kept], part.n_words)
 
 
 @kernel
-def _choose_half(indptr: IntArray, counts: Array, key: Any, first: int, told: FloatArray) -> None:
+def _choose_half(indptr: IntArray, counts: FloatArray, key: Any, first: int, told: FloatArray) -> None:
     """Draw floor(n / 2) of the n tokens of each document without replacement; told (m,) OUT: how many of each entry."""
     for d in range(indptr.shape[0] - 1):
         left = 0
