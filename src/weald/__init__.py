@@ -16,6 +16,7 @@ _HOMES = {
     "Checkpoint": "weald.persist",
     "CoverTree": "weald.trees",
     "DPMixture": "weald.mixtures",
+    "HDP": "weald.topics",
     "LDA": "weald.topics",
     "Mixture": "weald.mixtures",
     "NaiveBayes": "weald.mixtures",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from weald.persist import load as load
     from weald.persist import save as save
     from weald.posterior import Posterior as Posterior
+    from weald.topics import HDP as HDP
     from weald.topics import LDA as LDA
     from weald.topics import SupervisedLDA as SupervisedLDA
     from weald.trees import AliasTable as AliasTable

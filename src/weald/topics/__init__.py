@@ -5,7 +5,8 @@
 
 from weald.topics.corpus import Corpus
 from weald.topics.fold_in import Topics
+from weald.topics.hdp import HDP
 from weald.topics.lda import LDA
 from weald.topics.slda import SupervisedLDA
 
-__all__ = ["LDA", "Corpus", "SupervisedLDA", "Topics"]
+__all__ = ["HDP", "LDA", "Corpus", "SupervisedLDA", "Topics"]

@@ -24,7 +24,7 @@ in which it lives. Cost: the sweep, and some passes over the tokens of a few top
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -32,20 +32,31 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
+from weald._progress import Callback
 from weald._random import sweep_key
 from weald._typing import Array, FloatArray, IntArray
-from weald.inference.run import AbstractKernel
+from weald.diagnostics import rhat
+from weald.exceptions import Status, Verdict
+from weald.inference.run import AbstractKernel, Chain, Snapshot, run
+from weald.mixtures.outcome import longest
 from weald.partitions import DirichletProcess
 from weald.partitions.hyper import resample_concentration
 from weald.topics.corpus import Corpus, Tokens
+from weald.topics.fold_in import Topics
 from weald.topics.hdp_moves import MERGED, SPLIT, Board, Layout, counted, log_evidence, shares
 from weald.topics.hyper import n_tables
+from weald.topics.outcome import Learnt
 from weald.topics.sweeps import Swept, sweep
 
 FEWEST_MOVES, TOPICS_A_MOVE = 4, 4  # moves in a step: so many, and one more for so many topics
 DENSE = 100  # topics up to which dense sweeps are quicker
 FUSE_EVERY, FUSING = 5, 0.75  # steps from one `fuse` to the next, in this part of warmup
 START_ETA = 0.1
+WORK = 50_000_000  # tokens redrawn by all chains after warmup, if the user does not say
+FEWEST_DRAWS, MOST_DRAWS = 100, 500
+LEAST_DRAWS = 4  # to judge
+NEAR = 0.1  # share by which chains may differ in their mean number of topics, and one topic more
+RHAT_LIMIT = 1.1  # chains of topic models move slowly along what changes nothing for a reader
 COVERED = 0.99  # share of the tokens that the topics which count must hold
 
 
@@ -256,3 +267,93 @@ def collected(most: int) -> Callable[[HDPState], Mapping[str, Array]]:
         return {"sizes": sizes, **{name: np.array(x) for name, x in {**kept, **concentrations}.items()}}
 
     return collect
+
+
+def gibbs(
+    corpus: Corpus, *, prior: Prior, alpha: float, gamma: float, eta: float, most: int, draws: int | None,
+    warmup: int | None, chains: int, key: np.uint64, callbacks: Sequence[Callback] = (), resume: Snapshot | None = None,
+    fingerprint: Callable[[], str] = str,
+) -> Learnt:  # fmt: skip
+    """Run chains; what they leave.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        Whole counts.
+    prior : Prior
+    alpha, gamma, eta : float
+        Concentrations to start from.
+    most : int
+        A chain with more topics is stopped.
+    draws, warmup : int or None
+        Kept steps of each chain, and steps before them; None goes by the number of tokens.
+    chains : int
+    key : uint64
+        Seed.
+    callbacks, resume, fingerprint
+        As in `weald.inference.run.run`.
+
+    Returns
+    -------
+    Learnt
+        Topics of the chain of the highest mean likelihood, averaged over its draws: those that hold 99 % of the tokens.
+    """
+    half = int(np.clip(WORK / (corpus.n_tokens * chains), FEWEST_DRAWS, MOST_DRAWS))
+    draws, warmup = half if draws is None else draws, half if warmup is None else warmup
+    kernel = HDPKernel(corpus, prior, alpha, gamma, eta, warmup)
+    found: Sequence[Chain] = run(
+        kernel, key=key, sweeps=warmup + draws, chains=chains, warmup=warmup, collect=collected(most),
+        stop=lambda stats: stats["n_occupied"][-1] > most, callbacks=callbacks, resume=resume, fingerprint=fingerprint,
+    )  # fmt: skip
+    stopped = any(chain.stats["n_occupied"][-1] > most for chain in found)
+    if stopped or not any(chain.draws for chain in found):
+        n, kept = 0, [{name: x[None] for name, x in collected(most)(chain.state).items()} for chain in found]
+    else:
+        found, n = longest(found, "n_topics")
+        kept = [{name: x[:n] for name, x in chain.draws.items()} for chain in found]
+    n_steps = min(chain.stats["n_topics"].size for chain in found)
+    stats = {name: np.stack([chain.stats[name][:n_steps] for chain in found]) for name in found[0].stats}
+    best = int(np.argmax(stats["log_likelihood"][:, -max(n, 1) :].mean(axis=1)))
+    topics, sizes = _topics(kernel, found[best].state)
+    status = _too_many(most) if stopped else _judged(stats, min(warmup, n_steps), n)
+    columns = {name: np.stack([draw[name] for draw in kept]) for name in kept[0]}
+    return Learnt(topics, sizes, columns, stats, status, min(warmup, n_steps), attrs={"chain": best})
+
+
+def _topics(kernel: HDPKernel, state: HDPState) -> tuple[Topics, FloatArray]:
+    """Averages over the life of the topics that hold 99 % of the tokens, and their sizes."""
+    if not state.lives.any():
+        state = averaged(state, kernel.n_kw(state))
+    alive = state.lives > 0
+    mean = state.sums[alive] / state.lives[alive, None]
+    largest = np.argsort(-mean[:, -1], kind="stable")[: n_covering(mean[:, -1])]
+    return Topics(mean[largest, :-2], mean[largest, -2]), mean[largest, -1]
+
+
+def _too_many(most: int) -> Status:
+    advice = (
+        f"raise max_topics above {most} if so many are real",
+        "give a larger eta: topics may be expected to have too few words each",
+        "leave out rare words (min_df) and very short documents",
+    )
+    return Status(Verdict.FAILED, f"more than {most} topics: the run was stopped", advice, {"max_topics": float(most)})
+
+
+def _judged(stats: Mapping[str, Array], warmup: int, n_draws: int) -> Status:
+    """Whether the chains agree on the likelihood and on the number of topics."""
+    if n_draws < LEAST_DRAWS:
+        verdict = Verdict.CAUTION if n_draws else Verdict.FAILED
+        return Status(verdict, f"{n_draws} draws are too few: this is where the chains stood", ("raise draws",))
+    log_p, n_topics = stats["log_likelihood"][:, warmup:], stats["n_topics"][:, warmup:].mean(axis=1)
+    fewest, most = float(n_topics.min()), float(n_topics.max())
+    r = float(rhat(log_p)) if np.ptp(log_p) > 0 else 1.0
+    figures = {"rhat": r, "fewest_topics": fewest, "most_topics": most}
+    advice = ("raise warmup and draws", "topics are those of the likeliest chain: see which return with other seeds")
+    if most - fewest > 1.0 + NEAR * most:
+        message = f"chains disagree on the number of topics: {fewest:.1f} to {most:.1f} on average"
+        return Status(Verdict.CAUTION, message, advice, figures)
+    if not r < RHAT_LIMIT:
+        message = f"chains still move, or disagree: R-hat {r:.2f} of the likelihood is above {RHAT_LIMIT}"
+        return Status(Verdict.CAUTION, message, advice, figures)
+    chains = "1 chain agrees with itself" if len(n_topics) == 1 else f"{len(n_topics)} chains agree"
+    return Status(Verdict.OK, f"{chains} (R-hat {r:.2f}; {fewest:.1f} to {most:.1f} topics)", (), figures)
