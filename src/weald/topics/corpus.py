@@ -148,7 +148,9 @@ def read_corpus(estimator: Any, X: TableLike, *, reset: bool, whole: bool, empty
     except ValueError as error:
         advice = f"; {VOCABULARY}" if "features" in str(error) and not reset else ""
         raise DataError(f"{error}{advice}") from error
-    corpus = _corpus_of(sp.csr_array(M))
+    corpus = _corpus_of(
+        sp.csr_array(M if M.dtype in COUNTS else M.astype(np.int64 if M.dtype.kind in "iub" else float))
+    )
     _check_counts(corpus, whole, getattr(estimator, "feature_names_in_", None))
     if not corpus.n_tokens and not empty:
         raise DataError("X holds no words at all: look at the vectorizer's stop words, min_df and max_df")
@@ -163,8 +165,7 @@ def _corpus_of(M: Any) -> Corpus:
     if not M.data.all():
         M = M.copy()
         M.eliminate_zeros()
-    data = M.data if M.dtype in COUNTS else M.data.astype(np.int64 if M.dtype.kind in "iub" else np.float64)
-    return Corpus(M.indptr, np.asarray(M.indices, np.int32), data, M.shape[1])
+    return Corpus(M.indptr, np.asarray(M.indices, np.int32), M.data, M.shape[1])
 
 
 def _check_counts(corpus: Corpus, whole: bool, names: Any) -> None:
@@ -175,7 +176,7 @@ def _check_counts(corpus: Corpus, whole: bool, names: Any) -> None:
     if not wrong.size:
         wrong, what = np.flatnonzero(counts < 0), "a negative count: topic models need counts of words, not embeddings"
     if not wrong.size and whole and counts.dtype.kind == "f":
-        cure = "pass counts (CountVectorizer, not TfidfVectorizer), or use inference='online-vb', which takes weights"
+        cure = "pass counts (CountVectorizer, not TfidfVectorizer); to learn from weights, LDA(inference='online-vb')"
         wrong, what = np.flatnonzero(counts != np.floor(counts)), f"a fractional count: {cure}"
     if wrong.size:
         j = int(wrong[0])

@@ -13,7 +13,7 @@ References: journal (003) 2.3.1; Asuncion, Welling, Smyth, Teh (2009).
     >>> topics = Topics(np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([0.1, 0.1]))
     >>> corpus = Corpus(np.array([0, 1]), np.array([0], np.int32), np.array([5.0]), 2)
     >>> topics.proportions(corpus).round(2)
-    array([[0.97, 0.03]])
+    array([[0.98, 0.02]])
 """
 
 from __future__ import annotations
