@@ -43,7 +43,7 @@ PREDICT_DRAWS = 40  # draws of the posterior that predictions average over
 KEPT = 3  # draws of the topics of a document for each of them
 BURN_IN = 10  # sweeps before the first
 TILE = 256  # documents in work at a time
-LEAST_PAIRS = 4096  # draws of y that the entropy of numbers averages at least, for each document
+LEAST = 256  # draws of y that the entropy of numbers averages at least, for each document
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class ResponseDraws:
         if self.response.classes is not None:
             return np.asarray(entr(self.proba(corpus, engine)).sum(axis=1))
         sigma = np.repeat(self.sigma, KEPT)
-        again = -(-LEAST_PAIRS // len(sigma)) if len(sigma) < LEAST_PAIRS else 1
+        again = -(-LEAST // len(sigma))
         rng = np.random.default_rng(self.key)
         places = (np.arange(again * len(sigma)) + 0.5) / (again * len(sigma))
         noise = ndtri(rng.permutation(places)).reshape(again, len(sigma))

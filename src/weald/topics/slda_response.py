@@ -217,7 +217,7 @@ def _classes(labels: Array, kind: str) -> Response:
     if labels.dtype.kind in "if" and np.unique(labels[~unknown]).size > 2:
         unknown = unknown | (labels == UNKNOWN)
     if labels.dtype.kind == "f" and (labels[~unknown] != np.floor(labels[~unknown])).any():
-        raise DataError("y holds fractions, which are no classes (unknown label type: continuous); use 'gaussian'")
+        raise DataError("Unknown label type: continuous. Fractions are no classes: use response='gaussian'")
     classes, codes = np.unique(labels[~unknown], return_inverse=True)
     if len(classes) < 2:
         raise DataError(f"y holds one class only, {classes.tolist()}: a classifier needs at least 2 classes")
