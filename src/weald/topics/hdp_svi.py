@@ -103,8 +103,10 @@ class SVIState:
     alpha, gamma, eta : float
     rest : float
         Sum over documents and tables of E log(1 - pi).
+    worth : float
+        Documents that S, C and rest stand for.
     n_steps, n_documents : int
-        Batches and documents so far.
+        Batches so far, and the documents of them.
     zeta, g : (D, T, K) and (D, T, 2) arrays
         Batch mode: topics of tables, and parameters of pi; empty otherwise.
     """
@@ -115,6 +117,7 @@ class SVIState:
     gamma: float
     eta: float
     rest: float
+    worth: float
     n_steps: int
     n_documents: int
     zeta: FloatArray
@@ -159,7 +162,7 @@ def first_state(rule: SVIRule, corpus: Corpus, n_documents: float, rng: np.rando
     C[: found.size] = state.beta[found] * n_documents
     rest = -n_documents * (rule.n_tables - 1) / state.alpha
     none = np.empty((0, rule.n_tables, K)), np.empty((0, rule.n_tables, 2))
-    return SVIState(S, C, state.alpha, state.gamma, state.eta, rest, 0, 0, *none)
+    return SVIState(S, C, state.alpha, state.gamma, state.eta, rest, n_documents, 0, 0, *none)
 
 
 def learn_batch(
@@ -177,12 +180,12 @@ def learn_batch(
     grown = n_documents / len(rows)
     objective = grown * bound + bound_of_topics(state, rule.prior)
     rate = 1.0 if whole else (rule.offset + state.n_steps) ** -rule.decay
-    new_S = (1.0 - rate) * state.S
+    kept = (1.0 - rate) * n_documents / state.worth
+    new_S = kept * state.S
     new_S[batch.words] += rate * grown * S
-    mixed = [(1.0 - rate) * old + rate * grown * new for old, new in ((state.C, C), (state.rest, rest))]
     after = replace(
-        state, S=new_S, C=mixed[0], rest=mixed[1], n_steps=state.n_steps + 1,
-        n_documents=state.n_documents + len(rows), zeta=zeta if whole else state.zeta, g=g if whole else state.g,
+        state, S=new_S, C=kept * state.C + rate * grown * C, rest=kept * state.rest + rate * grown * rest,
+        worth=n_documents, n_steps=state.n_steps + 1, zeta=zeta if whole else state.zeta, g=g if whole else state.g,
     )  # fmt: skip
     return _concentrated(rule, after, n_documents), objective
 
@@ -282,13 +285,13 @@ def followed(
     """The state after the batches of more documents."""
     rows = np.flatnonzero(np.diff(corpus.indptr))
     seen = len(rows) + (state.n_documents if state is not None else 0)
-    total = max(seen, n_documents or 0)
+    total = float(max(seen, n_documents or 0))
     if state is None:
         state = first_state(rule, corpus, total, step_rng(key, chain=0, sweep=0))
     size = rule.batch_size or max(len(rows), 1)
     for start in range(0, len(rows), size):
         state, _ = learn_batch(rule, state, corpus, rows[start : start + size], total)
-    return state
+    return replace(state, n_documents=seen)
 
 
 def svi(
@@ -302,7 +305,8 @@ def svi(
         SVIPasses(rule, corpus), key=key, sweeps=max_iter, stop=stop, callbacks=callbacks, resume=resume,
         fingerprint=fingerprint,
     )  # fmt: skip
-    state, status = chain.state, judged(chain.stats["objective"], stop, corpus.n_tokens, rises=whole)
+    state = replace(chain.state, n_documents=int(np.count_nonzero(np.diff(corpus.indptr))))
+    status = judged(chain.stats["objective"], stop, corpus.n_tokens, rises=whole)
     topics, sizes = topics_of(state)
     if topics.n_topics >= rule.n_topics and rule.n_topics < corpus.n_tokens:
         advice = (f"raise max_topics above {rule.n_topics}",)
