@@ -292,19 +292,18 @@ class HDP(AbstractTopicModel):
         for name, least in (("draws", 1), ("warmup", 0), ("max_topics", 2), ("batch_size", 1)):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), f"None or an int of at least {least}", least=least)
-        for name in ("tol", "learning_offset", "learning_decay", *(("eta",) if self.eta is not None else ())):
+        for name in ("tol", "learning_offset", "learning_decay"):
             check_amount(name, getattr(self, name))
         if not 0.5 < self.learning_decay <= 1 or self.learning_offset < 1:
             raise ParameterError(
                 "learning_decay must be in (0.5, 1] and learning_offset at least 1, for steps that settle"
             )
-        for name in ("alpha", "gamma"):
+        for name in ("alpha", "gamma", *(("eta",) if self.eta is not None else ())):
             value = getattr(self, name)
-            parts = value if isinstance(value, tuple) else (value,)
+            parts = value if isinstance(value, tuple) and name != "eta" else (value,)
+            other = "None to learn it" if name == "eta" else "(shape, rate) of its Gamma prior"
             if len(parts) > 2 or not all(isinstance(x, int | float | np.number) and 0 < x < np.inf for x in parts):
-                raise ParameterError(
-                    f"{name} must be a positive number, or (shape, rate) of its Gamma prior, got {value!r}"
-                )
+                raise ParameterError(f"{name} must be a positive number, or {other}, got {value!r}")
 
     def _what_draws_depend_on(self) -> dict[str, Any]:
         return {name: x for name, x in self.get_params(deep=False).items() if name not in ("n_jobs", "random_state")}

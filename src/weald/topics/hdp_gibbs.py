@@ -35,7 +35,6 @@ from scipy.special import gammaln
 from weald._progress import Callback
 from weald._random import sweep_key
 from weald._typing import Array, FloatArray, IntArray
-from weald.diagnostics import rhat
 from weald.exceptions import Status, Verdict
 from weald.inference.run import AbstractKernel, Chain, Snapshot, run
 from weald.mixtures.outcome import longest
@@ -43,8 +42,9 @@ from weald.partitions import DirichletProcess
 from weald.partitions.hyper import resample_concentration
 from weald.topics.corpus import Corpus, Tokens
 from weald.topics.fold_in import Topics
-from weald.topics.hdp_moves import MERGED, SPLIT, Board, Layout, counted, log_evidence, shares
-from weald.topics.hyper import n_tables
+from weald.topics.gibbs import verdict
+from weald.topics.hdp_moves import MERGED, SPLIT, Board, Layout, counted, shares
+from weald.topics.hyper import log_joint, n_tables
 from weald.topics.outcome import Learnt
 from weald.topics.sweeps import Swept, sweep
 
@@ -56,7 +56,7 @@ WORK = 50_000_000  # tokens redrawn by all chains after warmup, if the user does
 FEWEST_DRAWS, MOST_DRAWS = 100, 500
 LEAST_DRAWS = 4  # to judge
 NEAR = 0.1  # share by which chains may differ in their mean number of topics, and one topic more
-RHAT_LIMIT = 1.1  # chains of topic models move slowly along what changes nothing for a reader
+CURES = ("raise warmup and draws", "topics are those of the likeliest chain: see which return with other seeds")
 COVERED = 0.99  # share of the tokens that the topics which count must hold
 
 
@@ -169,12 +169,13 @@ class HDPKernel(AbstractKernel):
         moved = settled(state, board, swept)
         m = tables(swept, rng)[swept.n_k > 0]
         after = self._concentrations(moved, swept, m, rng)
-        n_kw = self.n_kw(after)
         if after.sweep > self.warmup:
-            after = averaged(after, n_kw)
+            after = averaged(after, self.n_kw(after))
+        log_z, log_w = self._log_joint(after, swept)
         sizes = after.sizes
         info = {
-            "log_likelihood": float(log_evidence(n_kw, after.eta).sum()),
+            "log_joint": log_z + log_w,
+            "log_likelihood": log_w,
             "n_topics": float(n_covering(sizes)),
             "n_occupied": float(after.n_topics),
             "alpha": after.alpha,
@@ -205,6 +206,12 @@ class HDPKernel(AbstractKernel):
         alpha = resample_concentration(state.alpha, *self.prior.alpha, self._log_tables(int(m.sum())), rng)
         eta = resample_concentration(state.eta, *self.prior.eta, self._log_words(swept), rng)
         return replace(state, beta=beta, alpha=alpha, gamma=gamma, eta=eta)
+
+    def _log_joint(self, state: HDPState, swept: Swept) -> tuple[float, float]:
+        """Log p(z | alpha, beta) and log p(w | z, eta)."""
+        a = np.zeros(swept.n_k.size)
+        a[swept.n_k > 0], a[-1] = state.alpha * state.beta[:-1], state.alpha * state.beta[-1]
+        return log_joint(swept, a, state.eta, self.corpus.n_words, np.repeat(*self.lengths))
 
     def _log_tables(self, n_tables: int) -> Callable[[float], float]:
         """Log likelihood of alpha."""
@@ -313,9 +320,9 @@ def gibbs(
         kept = [{name: x[:n] for name, x in chain.draws.items()} for chain in found]
     n_steps = min(chain.stats["n_topics"].size for chain in found)
     stats = {name: np.stack([chain.stats[name][:n_steps] for chain in found]) for name in found[0].stats}
-    best = int(np.argmax(stats["log_likelihood"][:, -max(n, 1) :].mean(axis=1)))
+    best = int(np.argmax(stats["log_joint"][:, -max(n, 1) :].mean(axis=1)))
     topics, sizes = _topics(kernel, found[best].state)
-    status = _too_many(most) if stopped else _judged(stats, min(warmup, n_steps), n)
+    status = _too_many(most) if stopped else _judged(stats, min(warmup, n_steps), n, int(corpus.n_tokens))
     columns = {name: np.stack([draw[name] for draw in kept]) for name in kept[0]}
     return Learnt(topics, sizes, columns, stats, status, min(warmup, n_steps), attrs={"chain": best})
 
@@ -339,21 +346,16 @@ def _too_many(most: int) -> Status:
     return Status(Verdict.FAILED, f"more than {most} topics: the run was stopped", advice, {"max_topics": float(most)})
 
 
-def _judged(stats: Mapping[str, Array], warmup: int, n_draws: int) -> Status:
-    """Whether the chains agree on the likelihood and on the number of topics."""
+def _judged(stats: Mapping[str, Array], warmup: int, n_draws: int, n_tokens: int) -> Status:
+    """Whether the chains agree on the number of topics, and on how well they explain the tokens."""
     if n_draws < LEAST_DRAWS:
-        verdict = Verdict.CAUTION if n_draws else Verdict.FAILED
-        return Status(verdict, f"{n_draws} draws are too few: this is where the chains stood", ("raise draws",))
-    log_p, n_topics = stats["log_likelihood"][:, warmup:], stats["n_topics"][:, warmup:].mean(axis=1)
+        judgement = Verdict.CAUTION if n_draws else Verdict.FAILED
+        return Status(judgement, f"{n_draws} draws are too few: this is where the chains stood", ("raise draws",))
+    n_topics = stats["n_topics"][:, warmup:].mean(axis=1)
     fewest, most = float(n_topics.min()), float(n_topics.max())
-    r = float(rhat(log_p)) if np.ptp(log_p) > 0 else 1.0
-    figures = {"rhat": r, "fewest_topics": fewest, "most_topics": most}
-    advice = ("raise warmup and draws", "topics are those of the likeliest chain: see which return with other seeds")
+    status = verdict(stats, warmup, n_tokens)
+    figures = {**status.figures, "fewest_topics": fewest, "most_topics": most}
     if most - fewest > 1.0 + NEAR * most:
         message = f"chains disagree on the number of topics: {fewest:.1f} to {most:.1f} on average"
-        return Status(Verdict.CAUTION, message, advice, figures)
-    if not r < RHAT_LIMIT:
-        message = f"chains still move, or disagree: R-hat {r:.2f} of the likelihood is above {RHAT_LIMIT}"
-        return Status(Verdict.CAUTION, message, advice, figures)
-    chains = "1 chain agrees with itself" if len(n_topics) == 1 else f"{len(n_topics)} chains agree"
-    return Status(Verdict.OK, f"{chains} (R-hat {r:.2f}; {fewest:.1f} to {most:.1f} topics)", (), figures)
+        return Status(Verdict.CAUTION, message, CURES, figures)
+    return replace(status, figures=figures, advice=() if status.ok else CURES)
