@@ -11,6 +11,7 @@ from scipy.special import gammaln
 from weald._random import sweep_key
 from weald.testing.invariance import BUDGET, exact_start, joint
 from weald.topics import sweeps
+from weald.topics.alias_mh import alias
 from weald.topics.corpus import Tokens
 from weald.topics.dense import dense
 from weald.topics.sparse import sparse
@@ -19,6 +20,8 @@ from weald.topics.sweeps import sweep
 ETA, N = 0.3, 20_000
 # documents 0: words 0 0 1, 1: words 0 2 2; word by word
 TOKENS = Tokens(np.array([0, 3, 4, 6]), np.array([0, 0, 1, 0, 1, 1], np.int32), 2)
+# a word with more tokens than alias sweeps have groups
+CROWD = Tokens(np.array([0, 7, 9]), np.array([0, 0, 0, 0, 1, 1, 1, 0, 1], np.int32), 2)
 
 
 def log_joint(tokens, z, alpha, eta):
@@ -39,24 +42,29 @@ def enumerated(tokens, alpha, eta):
     return Z, np.array([log_joint(tokens, z, alpha, eta) for z in Z])
 
 
-def pvalue(method, alpha, seed, n=N, steps=1):
-    Z, log_p = enumerated(TOKENS, alpha, ETA)
-    place = alpha.size ** np.arange(TOKENS.docs.size)[::-1]
+def pvalue(method, alpha, seed, n=N, steps=1, tokens=TOKENS):
+    Z, log_p = enumerated(tokens, alpha, ETA)
+    place = alpha.size ** np.arange(tokens.docs.size)[::-1]
 
     def step(z, rng):
         for _ in range(steps):
-            z = sweep(TOKENS, z, alpha, ETA, sweep_key(rng), method=method).z
+            z = sweep(tokens, z, alpha, ETA, sweep_key(rng), method=method).z
         return z
 
     rng = np.random.default_rng(seed)
     return exact_start(log_p, lambda i, _: Z[i], step, lambda z: int(z.astype(int) @ place), n=n, rng=rng)
 
 
-@pytest.mark.parametrize("method", ["dense", "sparse"])
+@pytest.mark.parametrize("method", ["dense", "sparse", "alias"])
 @pytest.mark.parametrize("alpha", [(0.5, 0.5), (0.7, 0.1, 0.4)])
 def test_a_sweep_leaves_the_posterior_invariant(method, alpha):
     assert pvalue(method, np.array(alpha), 0) > BUDGET
     assert pvalue(method, np.array(alpha), 1, steps=2) > BUDGET
+
+
+def test_groups_of_tokens_leave_the_posterior_invariant():
+    assert pvalue("alias", np.array([0.7, 0.2]), 0, tokens=CROWD) > BUDGET
+    assert pvalue("alias", np.array([0.7, 0.2]), 1, tokens=CROWD, steps=3) > BUDGET
 
 
 BUGS = {
@@ -64,6 +72,9 @@ BUGS = {
     "own token of the word kept": (sparse, "n_w[old] - 1 + eta", "n_w[old] + eta"),
     "own token kept": (dense, "row[old] - one + prior", "row[old] + prior"),
     "n_k of the new topic forgotten": (dense, "n_k[new] += 1", "n_k[new] += 0"),
+    "correction forgotten": (alias, "d_s * b_s * q_t < d_t * b_t * q_s", "d_s * b_s < d_t * b_t"),
+    "tables that know the token": (alias, "end, begin, stop, n_w", "end, begin, begin, n_w"),
+    "document proposal corrected twice": (alias, "at + 3) * b_s < b_t", "at + 3) * b_s * d_s < b_t * alpha[new]"),
     "smoothing forgets the token's topic": (sparse, "less = alpha[old] * (own - whole)", "less = 0.0"),
 }
 
@@ -82,10 +93,11 @@ def test_a_bug_is_seen(bug, monkeypatch):
     kernel, right, wrong = BUGS[bug]
     name = kernel.__name__
     monkeypatch.setattr(sweeps, name, with_bug(kernel, right, wrong))
-    assert pvalue(name, np.array([0.7, 0.1, 0.4]), 0) < BUDGET
+    case = {"alpha": np.array([0.7, 0.2]), "tokens": CROWD} if name == "alias" else {"alpha": np.array([0.7, 0.1, 0.4])}
+    assert pvalue(name, seed=0, **case) < BUDGET
 
 
-@pytest.mark.parametrize("method", ["dense", "sparse"])
+@pytest.mark.parametrize("method", ["dense", "sparse", "alias"])
 def test_counts_agree_with_labels(method):
     rng = np.random.default_rng(0)
     tokens = random_tokens(rng, 30, 20, 900)

@@ -13,9 +13,9 @@ taken within one chain, that with the best mean log joint, for topics of two cha
 together say whether they agree: R-hat of the log joint, or halves of chains that differ by less than matters.
 
 Which sweep is faster follows from what it computes: a dense one K weights for each token, eight at a time; a sparse one
-as many as the document has topics, one by one, which takes five times as long. Both have one law, so the choice may change from sweep
-to sweep. Cost at K = 20 about 0.05 us for each token and sweep, at K = 1,000 about 0.07 us. Memory: 12 bytes for each
-token, and 4 K V for the mean of phi.
+as many as the document has topics, one by one, which takes five times as long. Both have one law, so the choice may
+change from sweep to sweep. Cost at K = 20 about 0.05 us for each token and sweep, at K = 1,000 about 0.07 us. Memory:
+12 bytes for each token, and 4 K V for the mean of phi.
 
     >>> from weald.datasets import make_topics
     >>> X = make_topics(200, 3, 60, 50, 0).X

@@ -9,6 +9,7 @@ topics is kept, and b changes in two places where a label does. What a document 
 
     dense     n_dk for every topic (`weald.topics.dense`): K operations for each token, vectorised
     sparse    a list of its topics (`weald.topics.sparse`): as many operations as the list is long
+    alias     a hash table of them (`weald.topics.alias_mh`): a fixed number, Metropolis-Hastings in place of (117)
 
 The state is z alone: counts are made anew from it in every sweep, for a tenth of its time, so that a resumed run
 goes on exactly. Token t draws from hash(key, t).
@@ -32,7 +33,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from weald._typing import Array, FloatArray, IntArray
+from weald._typing import FloatArray, IntArray
+from weald.exceptions import ParameterError
+from weald.topics.alias_mh import alias, fill_tables, lists_of
 from weald.topics.corpus import Tokens
 from weald.topics.dense import CHUNK, count_dense, dense, reach_dense
 from weald.topics.sparse import count_sparse, most_sparse, reach_sparse, sparse
@@ -129,10 +132,8 @@ class Lists(AbstractCounts):
     @classmethod
     def of(cls, tokens: Tokens, z: IntArray, K: int) -> Self:
         """The counts of labels z, with room for K topics."""
-        lengths = np.bincount(tokens.docs, minlength=tokens.n_documents)
-        short = lengths.max(initial=0) <= SHORT
-        pairs: Array = np.empty(z.size, np.uint32 if short else np.uint64)
-        lists = cls(np.append(0, np.cumsum(lengths)), pairs, np.zeros(lengths.size, np.int32))
+        first, dtype = _first(tokens)
+        lists = cls(first, np.empty(z.size, dtype), np.zeros(tokens.n_documents, np.int32))
         count_sparse(tokens.docs, z, lists.first, lists.pairs, lists.size, np.zeros(K, np.int64))
         return lists
 
@@ -150,7 +151,49 @@ class Lists(AbstractCounts):
         return starts, reached
 
 
-METHODS: dict[str, type[AbstractCounts]] = {"dense": Matrix, "sparse": Lists}
+@dataclass(frozen=True, eq=False)
+class Tables(AbstractCounts):
+    """A hash table of topics for every document, cells[places[d]] and on, and its labels, labels[first[d]] and on."""
+
+    first: IntArray
+    labels: IntArray
+    places: IntArray
+    cells: IntArray
+
+    @classmethod
+    def of(cls, tokens: Tokens, z: IntArray, K: int) -> Self:
+        """The counts of labels z, with room for K topics."""
+        first, dtype = _first(tokens)
+        room = np.minimum(2 * np.diff(first), K)
+        room = np.where(room > 0, 2 ** np.ceil(np.log2(np.maximum(room, 1))).astype(np.int64), 0)
+        places = np.append(0, np.cumsum(room))
+        tables = cls(first, np.empty(z.size, np.uint16), places, np.zeros(places[-1], dtype))
+        fill_tables(tokens.docs, z, first, tables.labels, places, tables.cells)
+        return tables
+
+    def sweep(self, tokens: Tokens, z: IntArray, at: int, *rest: Any) -> int:
+        """Move every token."""
+        n_k, alpha, eta, key, _, tally, word_reached = rest
+        alias(
+            tokens.offsets, tokens.docs, z, self.first, self.labels, self.places, self.cells, n_k, alpha, eta, key,
+            tally, word_reached,
+        )  # fmt: skip
+        return int(z.size)
+
+    def reached(self, K: int) -> tuple[IntArray, IntArray]:
+        """`Swept.starts` and `Swept.reached`."""
+        lists = Lists(self.first, np.empty(self.labels.size, self.cells.dtype), np.empty(self.first.size - 1, np.int32))
+        lists_of(self.first, self.places, self.cells, lists.pairs, lists.size)
+        return lists.reached(K)
+
+
+METHODS: dict[str, type[AbstractCounts]] = {"dense": Matrix, "sparse": Lists, "alias": Tables}
+
+
+def _first(tokens: Tokens) -> tuple[IntArray, type[np.unsignedinteger[Any]]]:
+    """Where each document begins if tokens lie document by document, and a dtype that holds a topic and a count."""
+    lengths = np.bincount(tokens.docs, minlength=tokens.n_documents)
+    return np.append(0, np.cumsum(lengths)), np.uint32 if lengths.max(initial=0) <= SHORT else np.uint64
 
 
 def sweep(
@@ -172,7 +215,7 @@ def sweep(
     key : uint64
         Randomness of this sweep.
     method : str
-        ``"sparse"`` or ``"dense"``: the same law.
+        ``"sparse"`` or ``"dense"``: the same law. ``"alias"`` keeps the same posterior invariant, in smaller steps.
     spare : int
         The last topic of `alpha`, of which there is no token, stands for topics to come; -1: there are none to come.
     gamma : float
@@ -182,6 +225,8 @@ def sweep(
     -------
     Swept
     """
+    if method == "alias" and spare >= 0:
+        raise ParameterError("alias sweeps have no topics to come: use 'sparse' or 'dense'")
     z, alpha = z.copy(), np.array(alpha, np.float64)
     n_k = np.bincount(z, minlength=alpha.size)
     word_reached = np.zeros(int(np.diff(tokens.offsets).max(initial=0)) + 1, np.int64)
