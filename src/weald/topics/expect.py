@@ -116,20 +116,22 @@ def _gather(
 @kernel
 def expected_words(
     weights: FloatArray, scale: float, eta: float, n_k: FloatArray, words: IntArray, floor: float, b: FloatArray,
-    largest: FloatArray,
+    largest: FloatArray, mean: bool,
 ) -> None:  # fmt: skip
     """Write exp E[log phi] of some words over its largest entry, b (U, K) OUT, and the log of that, largest (U,) OUT.
 
-    q(phi_k) = Dirichlet(eta + scale weights_k), weights (V, K), whose sums over words are n_k (K,).
+    q(phi_k) = Dirichlet(eta + scale weights_k), weights (V, K), whose sums over words are n_k (K,). With `mean`, it is
+    E[phi] that is written.
     """
     V, K = weights.shape
     total, log_b = np.empty(K), np.empty(K)
     for k in range(K):
-        total[k] = digamma(V * eta + n_k[k])
+        total[k] = math.log(V * eta + n_k[k]) if mean else digamma(V * eta + n_k[k])
     for i in range(words.shape[0]):
         top = -np.inf
         for k in range(K):
-            log_b[k] = digamma(eta + scale * weights[words[i], k]) - total[k]
+            x = eta + scale * weights[words[i], k]
+            log_b[k] = (math.log(max(x, 1e-300)) if mean else digamma(x)) - total[k]
             top = max(top, log_b[k])
         for k in range(K):
             b[i, k] = max(math.exp(log_b[k] - top), floor)

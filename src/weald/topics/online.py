@@ -8,6 +8,11 @@ does not depend on the vocabulary. Alpha (one for each topic) takes the share rh
 batch; eta is learned from lambda, which reads every entry, once in a while. Topics start from anchor words of the first
 documents (`weald.topics.anchors`): from a random start some stay merged for good.
 
+Variational Bayes believes what it says early: exp E[log phi] of a word with few counts is far below E[phi], and topics
+that lose words in the first steps do not get them back. So the first 50,000 documents, or four passes, are read with
+E[theta] and E[phi] in place of exp E[log], alpha and eta as they start: online EM, whose topics are still fluid. On 20
+Newsgroups this raises the final bound by 0.2 for each token.
+
 The objective of a pass is the bound of the documents given topics, batch by batch, before each batch was learned from:
 like held-out evidence it rises as topics improve. Passes stop when it has stopped. Cost of a batch: 2 K multiplications
 for each distinct word of a document and round, some tens of rounds.
@@ -42,10 +47,11 @@ from weald.topics.polya import follow_alpha, learn_eta
 from weald.topics.settled import judged, level
 
 ROUNDS, SETTLED = 100, 1e-3  # of the E-step: at most so many, and the mean change of n_dk that ends it
+SOFT_DOCUMENTS, SOFT_PASSES = 50_000, 4  # read with means: so many, or passes over the corpus if that is less
 START_TOKENS = 100.0  # tokens for each word of the vocabulary used that the start is worth, at most those of the corpus
 ETA_EVERY = 50  # eta is learned when batches have had so many entries for each word of the vocabulary
 ETA_STEPS, ETA_SETTLED = 5, 0.02  # steps each time, and the change of log eta that ends them
-FIRST_ETA = 0.05
+FIRST_MASS, FIRST_ETA = 2.0, 0.01  # sum of alpha, and eta, at first
 TINY = 1e-100
 
 
@@ -119,7 +125,7 @@ def first_state(rule: OnlineRule, corpus: Corpus, n_documents: float, rng: np.ra
     used = np.count_nonzero(corpus.frequencies)
     worth = min(START_TOKENS * used, corpus.n_tokens * n_documents / corpus.n_documents)
     weights = np.ascontiguousarray(anchor_topics(corpus, K, rng).T) * (worth / K)
-    alpha = np.full(K, 1.0 / K) if rule.alpha is None else rule.alpha
+    alpha = np.full(K, FIRST_MASS / K) if rule.alpha is None else rule.alpha
     return OnlineState(weights, 1.0, weights.sum(axis=0), alpha, FIRST_ETA if rule.eta is None else rule.eta)
 
 
@@ -128,16 +134,21 @@ def learn_batch(
 ) -> tuple[OnlineState, dict[str, float]]:
     """One step of Algorithm 3 from some documents of a corpus; `state.weights` is changed in place.
 
-    n_documents is the size of the whole corpus, D. Figures: bound of the documents before the step, tokens, rounds.
+    n_documents is the size of the whole corpus, D. Figures: bound of the documents before the step, tokens, rounds, and
+    documents that were read with means.
     """
+    soft = is_soft(state, n_documents)
     batch = batch_of(corpus, rows, np.float32)
     b, largest = np.empty((len(batch.words), rule.n_topics), np.float32), np.empty(len(batch.words))
-    expected_words(state.weights, state.scale, state.eta, state.n_k, batch.words, FLOORS[b.dtype], b, largest)
+    expected_words(state.weights, state.scale, state.eta, state.n_k, batch.words, FLOORS[b.dtype], b, largest, soft)
     n_dk = batch.spread(rule.n_topics)
-    found = expect_all(batch, b, largest, state.alpha, n_dk, rule.engine, ROUNDS, SETTLED)
+    found = expect_all(batch, b, largest, state.alpha, n_dk, rule.engine, ROUNDS, SETTLED, soft)
     rate = (rule.offset + state.n_steps) ** -rule.decay
-    alpha, value = follow_alpha(n_dk, state.alpha, 0.0 if rule.alpha is not None else rate)
-    figures = {"objective": found.entropy + value, "n_tokens": float(n_dk.sum()), "n_rounds": float(found.n_rounds)}
+    alpha, value = follow_alpha(n_dk, state.alpha, 0.0 if soft or rule.alpha is not None else rate)
+    figures = {
+        "objective": found.entropy + value, "n_tokens": float(n_dk.sum()), "n_rounds": float(found.n_rounds),
+        "n_soft": float(soft * batch.n_documents),
+    }  # fmt: skip
     grown = rate * n_documents / batch.n_documents
     scale = state.scale * (1.0 - rate)
     if scale < TINY:
@@ -149,8 +160,14 @@ def learn_batch(
         n_steps=state.n_steps + 1, n_documents=state.n_documents + batch.n_documents,
         n_entries=state.n_entries + len(batch.slots),
     )  # fmt: skip
-    due = rule.eta is None and after.n_entries >= ETA_EVERY * corpus.n_words
+    hard = not is_soft(after, n_documents)
+    due = rule.eta is None and hard and (soft or after.n_entries >= ETA_EVERY * corpus.n_words)
     return (with_eta(after) if due else after), figures
+
+
+def is_soft(state: OnlineState, n_documents: float) -> bool:
+    """Whether the next batch is read with means."""
+    return state.n_documents < min(SOFT_DOCUMENTS, SOFT_PASSES * n_documents)
 
 
 def with_eta(state: OnlineState) -> OnlineState:
@@ -178,12 +195,12 @@ class OnlinePasses(AbstractKernel):
         """Every document once."""
         order = rng.permutation(np.flatnonzero(np.diff(self.corpus.indptr)))
         state = replace(state, weights=state.weights.copy())
-        total = dict.fromkeys(("objective", "n_tokens", "n_rounds"), 0.0)
+        total = dict.fromkeys(("objective", "n_tokens", "n_rounds", "n_soft"), 0.0)
         for start in range(0, len(order), self.rule.batch_size):
             rows = order[start : start + self.rule.batch_size]
             state, figures = learn_batch(self.rule, state, self.corpus, rows, len(order))
             total = {name: total[name] + value for name, value in figures.items()}
-        if self.rule.eta is None:
+        if self.rule.eta is None and not is_soft(state, len(order)):
             state = with_eta(state)
         return state, {**total, "eta": state.eta}
 
@@ -219,12 +236,17 @@ def online(
     -------
     Learnt
     """
-    stop = level(corpus.n_tokens, tol)
+    settled = level(corpus.n_tokens, tol)
+
+    def stop(stats: Mapping[str, Sequence[float]]) -> bool:
+        return not any(stats["n_soft"][-2:]) and settled(stats)
+
     [chain] = run(
         OnlinePasses(rule, corpus), key=key, sweeps=max_iter, stop=stop, callbacks=callbacks, resume=resume,
         fingerprint=fingerprint,
     )  # fmt: skip
-    status = judged(chain.stats["objective"], stop, corpus.n_tokens, rises=False)
+    arrived = stop({name: values.tolist() for name, values in chain.stats.items()})
+    status = judged(chain.stats["objective"], lambda _: arrived, corpus.n_tokens, rises=False)
     return learnt(chain.state, {name: values[None] for name, values in chain.stats.items()}, status)
 
 

@@ -5,11 +5,12 @@
          + sum_d log B(alpha + n_d) - log B(alpha)         proportions, (158)-(159) and (161)
          + sum_k log B(eta + S_k) - log B(eta)             topics, (160)
 
-with log B(x) = sum_i log G(x_i) - log G(sum_i x_i), n_dk = sum_w n_dw r_dwk and S_kw = sum_d n_dw r_dwk: the best q(theta) and q(phi) for given r have been put in, so
-that the bound needs r alone. A sweep is the E-step (163)-(164) of every document, each from where it ended in the sweep
-before, then q(phi) (165), then one uphill step of alpha and eta (`weald.topics.polya`). Each raises L or leaves it.
+with log B(x) = sum_i log G(x_i) - log G(sum_i x_i), n_dk = sum_w n_dw r_dwk and S_kw = sum_d n_dw r_dwk: the best
+q(theta) and q(phi) for given r have been put in, so that the bound needs r alone. A sweep is the E-step (163)-(164) of
+every document, each from where it ended in the sweep before, then q(phi) (165), then one uphill step of alpha and eta
+(`weald.topics.polya`). Each raises L or leaves it.
 
-Topics start from three passes of the online algorithm, and an E-step makes few rounds: what documents decide while
+Topics start from passes of the online algorithm, and an E-step makes few rounds: what documents decide while
 topics are still vague, they do not take back. Cost of a sweep: 2 K multiplications for each distinct word of a document
 and round; memory D K + 2 V K numbers.
 
@@ -43,7 +44,7 @@ from weald.topics.polya import fit_of_proportions, fit_of_words, learn_alpha, le
 from weald.topics.settled import judged, rising
 
 ROUNDS, SETTLED = 5, 1e-4  # of the E-step: at most so many, and the mean change of n_dk that ends it
-START_PASSES = 3
+START_PASSES = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ class VariationalSweep(AbstractKernel):
         """The next state, and the bound there."""
         words = self.batch.words
         b, largest = np.empty((len(words), self.n_topics)), np.empty(len(words))
-        expected_words(state.S, 1.0, state.eta, state.S.sum(axis=0), words, FLOORS[b.dtype], b, largest)
+        expected_words(state.S, 1.0, state.eta, state.S.sum(axis=0), words, FLOORS[b.dtype], b, largest, False)
         n_dk = state.n_dk.copy()
         found = expect_all(self.batch, b, largest, state.alpha, n_dk, self.engine, ROUNDS, SETTLED)
         entropy = found.entropy - float((found.S * (np.log(b) + largest[:, None])).sum())
