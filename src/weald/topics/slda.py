@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -50,6 +51,7 @@ from weald.topics.matching import match_topics
 from weald.topics.slda_draws import PREDICT_DRAWS, ResponseDraws
 from weald.topics.slda_gibbs import SupervisedKernel, SupervisedState, documents_of
 from weald.topics.slda_response import KINDS, Kind, Response, read_response
+from weald.topics.slda_start import first_topics
 
 JUDGED = ("log_response", "log_words")
 CURE = "chains may sit in different modes: predictions average over all of them, components_ and coef_ are of the best"
@@ -181,6 +183,7 @@ class SupervisedLDA(AbstractTopicModel):
         kernel = SupervisedKernel(
             documents_of(corpus), response, self.n_topics, ALPHA if self.alpha is None else self.alpha,
             ETA if self.eta is None else self.eta, self.alpha is None, self.eta is None,
+            partial(first_topics, corpus, response, self.n_topics),
         )  # fmt: skip
         parts = {"documents": kernel.documents, "response": response}
         chains = run(

@@ -32,7 +32,7 @@ from weald.topics.hyper import draw_alpha, draw_eta, log_joint
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -105,6 +105,8 @@ class SupervisedKernel(AbstractKernel):
         Symmetric Dirichlet parameters to start from.
     learns_alpha, learns_eta : bool
         Whether they are drawn too.
+    first : callable, optional
+        rng -> topics (N,) to start from; if None, token by token, each given those before it.
     """
 
     documents: Documents
@@ -114,13 +116,14 @@ class SupervisedKernel(AbstractKernel):
     eta: float = 0.01
     learns_alpha: bool = False
     learns_eta: bool = False
+    first: Callable[[np.random.Generator], IntArray] | None = None
 
     def init(self, rng: np.random.Generator) -> SupervisedState:
-        """Token by token, each given those before it; no response yet."""
-        z = np.full(len(self.documents.words), -1, np.int32)
+        """The first topics, with coefficients that say nothing yet."""
+        z = np.full(len(self.documents.words), -1, np.int32) if self.first is None else self.first(rng)
         alpha, w = np.full(self.n_topics, self.alpha), self.response.zeros(self.n_topics)
         state = SupervisedState(z, w, 1.0, 1.0, alpha, self.eta)
-        return self.tokens(state, sweep_key(rng), np.full_like(self.response.y, np.nan))[0]
+        return state if self.first else self.tokens(state, sweep_key(rng), np.full_like(self.response.y, np.nan))[0]
 
     def step(self, rng: np.random.Generator, state: SupervisedState) -> tuple[SupervisedState, Mapping[str, float]]:
         """All tokens, then the coefficients, then the Dirichlet parameters."""
@@ -129,7 +132,7 @@ class SupervisedKernel(AbstractKernel):
         zbar = n_dk / np.maximum(docs.lengths, 1)[:, None]
         drawn = self.response.draw(state.w, state.sigma2, state.tau2, zbar, rng)
         swept = histograms(state.z, n_dk, n_vk, state.alpha)
-        lengths = docs.lengths[docs.lengths > 0]
+        lengths = docs.lengths[docs.lengths > 0].astype(np.float64)
         alpha = draw_alpha(swept, state.alpha, lengths, rng) if self.learns_alpha else state.alpha
         eta = draw_eta(swept, state.eta, docs.n_words, rng) if self.learns_eta else state.eta
         log_z, log_words = log_joint(swept, alpha, eta, docs.n_words, lengths)
