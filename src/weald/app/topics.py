@@ -186,10 +186,15 @@ class TopicRun:
     def found(self) -> str:
         """How many topics there are, for people."""
         text = "One topic" if self.n_topics == 1 else f"{self.n_topics:,} topics"
-        if self.settings.k is not None:
-            return text
+        return text if self.interval is None else "{} (95 % interval {} to {})".format(text, *self.interval)
+
+    @property
+    def interval(self) -> tuple[int, int] | None:
+        """The 95 % interval of the number of topics; None where it was given, or not sampled."""
+        if self.settings.k is not None or self.model.inference != "gibbs":
+            return None
         low, high = self.model.n_topics_interval_
-        return f"{text} (95 % interval {low} to {high})"
+        return int(low), int(high)
 
     @property
     def status(self) -> Status:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weald import plot
+from weald._canvas import FAINT
 from weald._typing import IntArray
 from weald.app.profiles import number
 from weald.app.report import FULL, HALF, page, svg
@@ -189,8 +190,20 @@ def _strange(run: TopicRun) -> list[dict[str, Any]]:
 
 
 def _number(run: TopicRun) -> dict[str, Any]:
-    """How many topics: the interval, and what the draws say where there are draws."""
-    return {"n": run.n_topics, "interval": run.model.n_topics_interval_, "figure": None}
+    """How many topics: with sampling, what the draws say."""
+    interval = run.interval
+    if interval is None:
+        return {"n": run.n_topics, "interval": None, "figure": None}
+    low, high = interval
+    values, probability = run.model.n_topics_posterior_
+
+    def draw(ax: Any) -> None:
+        inside = (values >= low) & (values <= high)
+        ax.bar(values, probability, width=0.8, color=np.where(inside, plot.COLOURS[0], FAINT))
+        ax.set(xlabel="number of topics", ylabel="share of draws", xlim=(values[0] - 1.4, values[-1] + 1.4))
+        ax.xaxis.get_major_locator().set_params(integer=True)
+
+    return {"n": run.n_topics, "interval": interval, "figure": svg(draw, HALF, 2.6, "number of topics")}
 
 
 def _traces(run: TopicRun) -> list[tuple[str, Any]]:
