@@ -187,6 +187,24 @@ def test_report_tells_everything_and_is_reproducible(run):
     assert page.open == []
 
 
+@pytest.mark.parametrize("inference", ["gibbs", "svi"])
+def test_without_k_the_number_is_found_and_told(corpus, tmp_path, inference):
+    sweeps = 300 if inference == "gibbs" else None
+    run = topics(corpus, tmp_path, replace(SETTINGS, k=None, inference=inference, max_iter=sweeps))
+    text = words((tmp_path / "report.html").read_text())
+    assert "The number was not given: it was found" in text
+    assert "hierarchical Dirichlet process" in text
+    assert len(run.proportions.T) == run.model.n_topics_
+    if inference == "gibbs":
+        assert run.n_topics == 3
+        assert run.found.startswith("3 topics (95 % interval 3 to ")
+        assert f"{run.interval[1]} topics hold 99 %" in text
+    else:
+        assert "95 % interval" not in text
+        assert "gives one number and no interval" in text
+    assert "--k" not in json.loads((tmp_path / "run.json").read_text())["command"]
+
+
 def test_typical_documents_are_of_the_topic_and_long_enough(run):
     best = topics_report._typical(run)
     for k, rows in enumerate(best):
