@@ -149,6 +149,21 @@ def test_predict_tells_the_topics_of_new_documents(run, tmp_path):
     assert result.stdout == f"5 documents in {tmp_path / 'again.csv'}\n"
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_predict_does_without_the_id(run, tmp_path, suffix):
+    path = tmp_path / f"new.{suffix}"
+    if suffix == "csv":
+        write_table(path, {"body": np.array(THEMES, object)})
+    else:
+        write_lines(path, [{"body": theme} for theme in THEMES])
+    columns = predict(run.out, path, tmp_path / "out.csv")
+    assert "key" not in columns
+    assert sorted(columns["topic"]) == [0, 1, 2]
+    write_table(tmp_path / "bad.csv", {"key": np.arange(3)})
+    with pytest.raises(DataError, match="no column 'body'"):
+        predict(run.out, tmp_path / "bad.csv", tmp_path / "out.csv")
+
+
 def test_a_run_over_a_folder_predicts_folders_and_few_documents_are_not_held_out(tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()

@@ -112,7 +112,7 @@ class _Passing:
             yield document.text
 
     def named(self) -> Array | None:
-        return None if self.id is None else named(self._ids)
+        return None if all(id is None for id in self._ids) else named(self._ids)
 
     def dated(self) -> Array | None:
         return None if self.fields.date is None else as_dates(self._dates, self.fields.date)

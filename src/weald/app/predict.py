@@ -73,7 +73,7 @@ def predict_topics(run: PathLike, data: PathLike, out: PathLike) -> dict[str, Ar
     with _damage(path):
         record = load_record(run)
         vocabulary = Vocabulary(tuple(record["vocabulary"]["words"]), record["vocabulary"]["token_pattern"])
-        fields = Fields(record["settings"]["text"], record["settings"]["id"])
+        fields = Fields(record["settings"]["text"], record["settings"]["id"], lenient=True)
     if Path(data).is_dir():
         fields = Fields(fields.text)
     model = weald.load(Path(run) / "model.weald")

@@ -55,11 +55,14 @@ class Fields:
         What names documents.
     date : str, optional
         When they were written: dates, times or years.
+    lenient : bool
+        Do without the id and the date where there are none.
     """
 
     text: str = "text"
     id: str | None = None
     date: str | None = None
+    lenient: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -162,7 +165,7 @@ def _lines(path: Path, fields: Fields) -> Iterator[Document]:
                 continue
             cells = _object(line, f"line {number} of {path}")
             if not found:
-                check_names(fields.names, list(cells))
+                check_names([fields.text] if fields.lenient else fields.names, list(cells))
             found = True
             yield _document(cells, fields, f"line {number} of {path}")
     if not found:
@@ -199,7 +202,13 @@ def _document(cells: dict[str, Any], fields: Fields, where: str) -> Document:
 def _table(path: PathLike, fields: Fields) -> Iterator[Document]:
     """One column of a table."""
     _check_suffix(path)
-    table = read_table(path, columns=fields.names)
+    try:
+        table = read_table(path, columns=fields.names)
+    except DataError:
+        if not fields.lenient or len(fields.names) == 1:
+            raise
+        fields = Fields(fields.text)
+        table = read_table(path, columns=fields.names)
     kind = table.kind(fields.text)
     if kind != "text":
         others = "" if str(path) == "-" else f"; columns with text: {_with_text(read_table(path))}"
