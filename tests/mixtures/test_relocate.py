@@ -259,7 +259,7 @@ def test_only_early_sweeps_of_stochastic_em_on_many_rows(small, monkeypatch):
     def sweeps(kernel, n=10):
         return [i for i, info in enumerate(states(kernel, n)[1]) if "n_relocated" in info]
 
-    assert sweeps(kernel_for(rows, ExactAssignment(), K)) == list(kernels_module.EARLY)
+    assert sweeps(kernel_for(rows, ExactAssignment(), K)) == list(kernels_module.MOVING)
     for rule in ("em", "gibbs", "vb"):
         assert sweeps(kernel_for(rows, ExactAssignment(), K, rule), 4) == []
     known = np.where(np.arange(1_000) < 10, 0, -1).astype(np.int32)

@@ -13,8 +13,8 @@ Every sweep is: (eta, w) --E-step--> statistics S --rule--> new (eta, w). The ru
 Early sweeps of stochastic EM on many rows are incremental (Neal & Hinton 1998): rows are taken in `PARTS` interleaved
 parts, and parameters follow each part. Every part is a block of Gibbs sampling, so nothing is lost, and parameters
 settle in about half the number of sweeps. The first two sweeps are whole: components that start from single rows would
-starve on parts. After each of these sweeps components are relocated (`weald.mixtures.relocate`), and where there are
-many rows for each component, `SETTLING` sweeps over a subset of rows, relocations included, come before the first.
+starve on parts. After each early sweep but the very first components are relocated (`weald.mixtures.relocate`). Where
+rows abound, `SETTLING` sweeps over a subset of them, relocations included, come before the first.
 
 For conjugate families the bound needs nothing but contract A,
     ELBO = sum_i log sum_k exp(E[log w_k] + <T_i, E[eta_k]>) - sum_k KL(eta_k) - KL(w),   KL = <S, E[eta]> - log m(S).
@@ -49,10 +49,11 @@ PARTS = 8
 PART_ROWS = 4096  # a part has at least so many rows
 MANY = 5  # and so many for each component
 SETTLING = 8  # sweeps over a subset of rows
-FEW = 60  # rows for each component in it
-WORTH = 3  # times as many rows as that make a subset worth while
+FEW = 70  # rows for each component in it
+WORTH = 2  # times as many rows as that make a subset worth while
 SOME = 30  # rows for each component before any is relocated
-EARLY = range(2, 8)  # sweeps that are incremental, and after which components are relocated
+EARLY = range(2, 8)  # sweeps that are incremental
+MOVING = range(1, 8)  # sweeps after which components are relocated
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,7 +278,7 @@ class MixtureKernel(AbstractKernel):
         return MixtureState(S, eta, log_w, z, state.sweep + 1, memory, _measured(shared, info)), info
 
     def _may_relocate(self, state: MixtureState) -> bool:
-        if not self.relocates or self.rule is not RULES["sem"] or state.sweep not in EARLY:
+        if not self.relocates or self.rule is not RULES["sem"] or state.sweep not in MOVING:
             return False
         alone = self.rows.known is None and self.model.family.n_shared_parameters == 0
         return alone and self.rows.n_rows >= max(PARTS * PART_ROWS, SOME * len(state.S))

@@ -9,13 +9,13 @@ other (K stays; e(S) = log m(S) + log Gamma(n + concentration)):
 
 1. Vacancies: pairs between which rows moved in the last sweep (components that share a group exchange rows all the
    time; no distances are needed), and empty components; disjoint pairs with a gain, best first.
-2. Houses: every component is cut across its direction of largest variance, and both halves are fitted to a few rounds
-   of hard labels; on `ROWS` rows for each component. The best are cut with all of their rows, and gains are exact.
+2. Houses: every component is cut across its direction of largest variance, and both halves are fitted in a few rounds
+   of hard labels, by at most `ROWS` rows of each component. The best are cut with all of their rows: gains are exact.
 3. Best vacancy to best house, next to next, as long as the sum is positive.
 
 This is an optimiser's move, not a Markov kernel's: stochastic EM makes it in a few early sweeps only. It halves the
 number of sweeps to a given likelihood, and ends above what many sweeps without it reach. Cost: about
-20 p min(n, `ROWS` K) multiply-adds and one sort of the rows that moved: a tenth of a sweep of lists.
+20 p min(n, `ROWS` K) multiply-adds and one sort of the rows that moved: a fifth of a sweep of lists in many columns.
 References: Ueda, Nakano, Ghahramani & Hinton (2000), SMEM; Hughes & Sudderth (2013) for evidence by statistics.
 
     >>> moved = relocated(S, z, before, rows, prior, rng, engine)           # doctest: +SKIP
@@ -36,7 +36,8 @@ from weald.engine import Threads
 from weald.families.base import AbstractFamily
 from weald.partitions import FiniteDirichlet
 
-ROWS = 50  # rows looked at for each component
+ROWS = 50  # rows looked at for each component at most
+EACH = 5  # rows for each of its parameters are enough
 FEWEST = 10_000  # but so many at least
 ENTRIES = 2**25  # and of T so many entries at most
 SHARED = 0.05  # of the rows of the smaller of two components must have moved between them
@@ -125,7 +126,8 @@ def promising(
 ) -> tuple[FloatArray, FloatArray]:
     """Statistics (K, 2, p) of the halves of each component and gains (K,) of cutting them, by a subset of rows."""
     K, n = n_components, rows.n_rows
-    m = min(n, max(FEWEST, ROWS * K), max(FEWEST, ENTRIES // rows.family.width))
+    wanted = K * min(ROWS, EACH * rows.family.n_parameters)
+    m = min(n, max(FEWEST, wanted), max(FEWEST, ENTRIES // rows.family.width))
     some = np.arange(n) if m == n else np.sort(rng.choice(n, m, replace=False))
     few, labels = rows.taken(some), z[some]
     T, weight = few.family.sufficient(few.X), np.ones(m) if few.weight is None else few.weight
