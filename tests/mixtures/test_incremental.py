@@ -41,8 +41,8 @@ def test_every_kernel_that_takes_parts_is_in_the_table():
 
 @pytest.fixture
 def small(monkeypatch):
-    """Incremental sweeps for few rows."""
-    for name, value in {"PARTS": PARTS, "PART_ROWS": 50, "MANY": 2}.items():
+    """Incremental sweeps for few rows, and no sweeps over a subset of them before."""
+    for name, value in {"PARTS": PARTS, "PART_ROWS": 50, "MANY": 2, "WORTH": 1_000_000}.items():
         monkeypatch.setattr(kernels_module, name, value)
 
 
@@ -71,7 +71,8 @@ def rows_of(kind, n=1_002):
 def kernel_for(rows, assign, rule="sem", engine=ONE, n_components=K, **options):
     first = lambda rng: first_statistics("random-points", rows, n_components, rng)  # noqa: E731
     model = Model(rows.family, FiniteDirichlet(n_components, 1.0))
-    return MixtureKernel(model, rows, RULES[rule], assign, engine, first, **options)
+    alone = {"relocates": False, "settles": False}
+    return MixtureKernel(model, rows, RULES[rule], assign, engine, first, **alone, **options)
 
 
 def states(kernel, n_sweeps, seed=0):

@@ -128,6 +128,10 @@ class AutoAssignment(AbstractAssignment):
         """Empty lists, where they may be chosen."""
         return self.kernels["lists"].blank(n_rows, n_components) if "lists" in self.names else {}
 
+    def told(self, memory: Memory, joined: IntArray, also: IntArray) -> Memory:
+        """Lists are told, where they may be chosen."""
+        return self.kernels["lists"].told(memory, joined, also) if "lists" in self.names else memory
+
     def sample(self, plan: Plan, rows: Rows, shard: slice, z: IntArray, memory: Memory, key: np.uint64) -> Part:
         """As the kernel that was chosen."""
         return plan.kernel.sample(plan.inner, rows, shard, z, memory, key)

@@ -169,6 +169,13 @@ class AbstractAssignment(ABC):
         `memory` is what is remembered of the rows of the shard, and only read.
         """
 
+    def told(self, memory: Memory, joined: IntArray, also: IntArray) -> Memory:
+        """Memory of the rows after clusters have moved: b is now at `joined[b]`, and some rows of c at `also[c]`.
+
+        Both (K,); -1 where nothing has moved. Kernels that remember clusters by name must learn of it.
+        """
+        return memory
+
     @abstractmethod
     def expect(self, plan: Any, rows: Rows, shard: slice) -> Soft:
         """Expected statistics of a shard, exactly."""

@@ -131,6 +131,12 @@ class ListsAssignment(AbstractAssignment):
             "n_listed": np.zeros(n_rows, np.int8),
         }
 
+    def told(self, memory: Memory, joined: IntArray, also: IntArray) -> Memory:
+        """Lists that hold a cluster hold what became of it, too."""
+        lists = Lists(*(np.array(memory[name], order="C") for name in Lists._fields))
+        follow(joined, also, *lists)
+        return lists._asdict()
+
     def sample(self, plan: Plan, rows: Rows, shard: slice, z: IntArray, memory: Memory, key: np.uint64) -> Part:
         """Full looks for the rows whose turn it is, or that have no list yet; lists for the others."""
         if plan.sweep == 0 and not self.early:
@@ -267,6 +273,31 @@ def near_first(scores: Array, top: float, depth: float, length: int, member: Int
     return min(front, length)
 
 
+@kernel
+def follow(joined: IntArray, also: IntArray, member: IntArray, n_near: IntArray, n_listed: IntArray) -> None:
+    """Where a list holds k: joined[k] in its place, and also[k] as the last of its near ones; -1 for neither."""
+    for i in range(member.shape[0]):
+        for j in range(n_listed[i]):
+            new = joined[member[i, j]]
+            if new >= 0 and not _holds(member[i], n_listed[i], new):
+                member[i, j] = new
+        for j in range(n_listed[i]):
+            new = also[member[i, j]]
+            if new >= 0 and not _holds(member[i], n_listed[i], new):
+                n_listed[i] = min(n_listed[i] + 1, member.shape[1])
+                n_near[i] = min(n_near[i] + 1, member.shape[1])
+                member[i, n_listed[i] - 1] = member[i, n_near[i] - 1]
+                member[i, n_near[i] - 1] = new
+
+
+@kernel
+def _holds(member: IntArray, n: int, k: int) -> bool:
+    held = False
+    for j in range(n):
+        held |= member[j] == k
+    return held
+
+
 @ordered
 def draw_and_list(
     scores: Array, key: np.uint64, rows: IntArray, first: int, z: IntArray, log_norm: FloatArray,
@@ -300,7 +331,8 @@ def draw_and_list(
 @ordered
 def best_columns(row: Array, peaks: Array, lane: Array, most: int, found: IntArray) -> int:
     """About 42 of the best columns of a row into `found`, and `most` at most; lane (64,): room."""
-    n, reach = 0, min(peaks[-1] - middle(row, lane), FAR)
+    heights = peaks[:-1] if peaks.shape[0] > LANES else row
+    n, reach = 0, min(peaks[-1] - middle(heights, lane), FAR)
     threshold = row.dtype.type(peaks[-1] - reach)
     for g in range(peaks.shape[0] - 1):
         if peaks[g] >= threshold:
@@ -318,16 +350,19 @@ def best_columns(row: Array, peaks: Array, lane: Array, most: int, found: IntArr
 
 @kernel
 def middle(row: Array, lane: Array) -> float:
-    """About the median of the best scores in each of 64 lanes of a row (64 g,), which are left in `lane`.
+    """About the median of the best scores in each of 64 lanes of a row (>= 64,), which are left in `lane`.
 
-    It is the median of each four lanes, averaged. Half of the lanes hold one of the 64 log 2 = 44 best columns.
+    It is the median of each four lanes, averaged. Half of the lanes hold one of the 64 log 2 = 44 best columns. The
+    best of each group of columns do instead of the row where there are as many groups as lanes.
     """
-    total, q = 0.0, LANES // 4
+    total, q, whole = 0.0, LANES // 4, row.size // LANES * LANES
     lane[:] = row[:LANES]
     for g in range(1, row.size // LANES):
         for j in range(LANES):
             score = row[g * LANES + j]
             lane[j] = score if score > lane[j] else lane[j]
+    for j in range(row.size - whole):
+        lane[j] = max(lane[j], row[whole + j])
     for j in range(q):
         a, b, c, d = lane[j], lane[j + q], lane[j + 2 * q], lane[j + 3 * q]
         low, high = (a if a < b else b), (a if a > b else b)

@@ -13,7 +13,8 @@ Every sweep is: (eta, w) --E-step--> statistics S --rule--> new (eta, w). The ru
 Early sweeps of stochastic EM on many rows are incremental (Neal & Hinton 1998): rows are taken in `PARTS` interleaved
 parts, and parameters follow each part. Every part is a block of Gibbs sampling, so nothing is lost, and parameters
 settle in about half the number of sweeps. The first two sweeps are whole: components that start from single rows would
-starve on parts.
+starve on parts. After each early sweep but the very first components are relocated (`weald.mixtures.relocate`). Where
+rows abound, `SETTLING` sweeps over a subset of them, relocations included, come before the first.
 
 For conjugate families the bound needs nothing but contract A,
     ELBO = sum_i log sum_k exp(E[log w_k] + <T_i, E[eta_k]>) - sum_k KL(eta_k) - KL(w),   KL = <S, E[eta]> - log m(S).
@@ -41,12 +42,18 @@ from weald.assign.order import nearby_order
 from weald.engine import Threads
 from weald.inference.run import AbstractKernel
 from weald.mixtures.merge import merged
+from weald.mixtures.relocate import relocated
 
 MERGE_EVERY = 5
 PARTS = 8
 PART_ROWS = 4096  # a part has at least so many rows
-MANY = 20  # and so many for each component
+MANY = 5  # and so many for each component
+SETTLING = 8  # sweeps over a subset of rows
+FEW = 70  # rows for each component in it
+WORTH = 2  # times as many rows as that make a subset worth while
+SOME = 30  # rows for each component before any is relocated
 EARLY = range(2, 8)  # sweeps that are incremental
+MOVING = range(1, 8)  # sweeps after which components are relocated
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +161,10 @@ class MixtureKernel(AbstractKernel):
         Sum of log h(x): added so that likelihoods are densities of the data.
     incremental : bool
         Whether early sweeps of stochastic EM may update the parameters after each part of the rows.
+    relocates : bool
+        Whether components may be relocated between these sweeps.
+    settles : bool
+        Whether stochastic EM may begin with sweeps over a subset of rows.
     """
 
     model: Model
@@ -164,6 +175,8 @@ class MixtureKernel(AbstractKernel):
     first: Callable[[np.random.Generator], FloatArray]
     log_base: float = 0.0
     incremental: bool = True
+    relocates: bool = True
+    settles: bool = True
 
     @cached_property
     def plan(self) -> Any:
@@ -186,6 +199,8 @@ class MixtureKernel(AbstractKernel):
     def init(self, rng: np.random.Generator) -> MixtureState:
         """Parameters from the statistics of the initialisation; no labels yet."""
         S = self.first(rng)
+        if self._may_settle(S):
+            S = self._settled(S, rng)
         rule = RULES["em"] if self.rule is RULES["gibbs"] else self.rule
         eta, log_w = rule.parameters(self.model, S, rng)
         if self.rule.soft:
@@ -193,10 +208,33 @@ class MixtureKernel(AbstractKernel):
         memory = self.assign.blank(self.rows.n_rows, len(S))
         return MixtureState(S, eta, log_w, np.full(self.rows.n_rows, -1, np.int32), 0, memory)
 
+    def _may_settle(self, S: FloatArray) -> bool:
+        if not self.settles or self.rule is not RULES["sem"] or self.rows.known is not None:
+            return False
+        return self.rows.n_rows >= max(PARTS * PART_ROWS, WORTH * self._n_settling(len(S)))
+
+    def _n_settling(self, n_components: int) -> int:
+        """Rows of the subset: as many for each component as it has parameters, and `FEW`."""
+        return max(PART_ROWS, n_components * max(FEW, self.model.family.n_parameters))
+
+    def _settled(self, S: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Statistics after some sweeps over a subset of rows, scaled to the weight of all rows."""
+        n = self.rows.n_rows
+        some = np.sort(rng.choice(n, self._n_settling(len(S)), replace=False))
+        few = replace(self, rows=self.rows.taken(some), first=lambda rng: S, settles=False)
+        state = few.init(rng)
+        for _ in range(SETTLING):
+            state, _ = few.step(rng, state)
+        return state.S * (self.rows.total_weight / few.rows.total_weight)
+
     def step(self, rng: np.random.Generator, state: MixtureState) -> tuple[MixtureState, Mapping[str, float]]:
         """E-step at the current parameters, then new parameters; figures describe the point that was left."""
-        if self._in_parts(state):
-            return self._step_in_parts(rng, state)
+        sweep = self._step_in_parts if self._in_parts(state) else self._step_at_once
+        after, info = sweep(rng, state)
+        return self._relocated(rng, state.z, after, info) if self._may_relocate(state) else (after, info)
+
+    def _step_at_once(self, rng: np.random.Generator, state: MixtureState) -> tuple[MixtureState, dict[str, float]]:
+        """A sweep whose parameters follow all rows."""
         plan, shared = self.assign.refresh(self.plan, state.eta, state.log_w, state.sweep, state.shared)
         z, memory = state.z, state.memory
         if self.rule.soft:
@@ -219,7 +257,7 @@ class MixtureKernel(AbstractKernel):
         enough = self.rows.n_rows >= PARTS * max(PART_ROWS, MANY * len(state.S))
         return enough and self.assign.layout == "parts"
 
-    def _step_in_parts(self, rng: np.random.Generator, state: MixtureState) -> tuple[MixtureState, Mapping[str, float]]:
+    def _step_in_parts(self, rng: np.random.Generator, state: MixtureState) -> tuple[MixtureState, dict[str, float]]:
         """A sweep whose parameters follow each part of the rows."""
         z, memory = state.z.copy(), {name: np.empty_like(a) for name, a in state.memory.items()}
         S, eta, log_w, shared, info = state.S, state.eta, state.log_w, state.shared, dict[str, float]()
@@ -238,6 +276,26 @@ class MixtureKernel(AbstractKernel):
         info["log_likelihood"] += self.log_base
         info["objective"] = info["log_likelihood"] + self.rule.penalty(self.model, state)
         return MixtureState(S, eta, log_w, z, state.sweep + 1, memory, _measured(shared, info)), info
+
+    def _may_relocate(self, state: MixtureState) -> bool:
+        if not self.relocates or self.rule is not RULES["sem"] or state.sweep not in MOVING:
+            return False
+        alone = self.rows.known is None and self.model.family.n_shared_parameters == 0
+        return alone and self.rows.n_rows >= max(PARTS * PART_ROWS, SOME * len(state.S))
+
+    def _relocated(
+        self, rng: np.random.Generator, before: IntArray, state: MixtureState, info: dict[str, float]
+    ) -> tuple[MixtureState, dict[str, float]]:
+        """The state after components have moved, and how many did."""
+        S, z, moves = relocated(state.S, state.z, before, self.rows, self.model.prior, rng, self.engine)
+        info["n_relocated"] = float(len(moves))
+        if not len(moves):
+            return state, info
+        joined, also = np.full((2, len(S)), -1)
+        joined[moves[:, 1]], also[moves[:, 2]] = moves[:, 0], moves[:, 1]
+        memory = self.assign.told(state.memory, joined, also)
+        eta, log_w = self.rule.parameters(self.model, S, rng)
+        return replace(state, S=S, eta=eta, log_w=log_w, z=z, memory=memory), info
 
     def _merge(self, S: FloatArray, state: MixtureState) -> tuple[FloatArray, float]:
         if (state.sweep + 1) % MERGE_EVERY or self.rows.known is not None:

@@ -354,13 +354,14 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         family = rows.family
         if self.warm_start and getattr(self, "_likelihood", None) == self._likelihood_now():
             family, S = self._components.family, self._state.S
-            first = lambda rng: S  # noqa: E731
+            first, settles = lambda rng: S, False
         else:
+            settles = True
             first = lambda rng: first_statistics(self.init, rows, K, rng)  # noqa: E731
         rows = replace(rows, family=family)
         return MixtureKernel(
             Model(family, FiniteDirichlet(K, a)), rows, RULES[self.inference],
-            self._assignment(family.width), self._engine(), first, rows.log_base(),
+            self._assignment(family.width), self._engine(), first, rows.log_base(), settles=settles,
         )  # fmt: skip
 
     def _what_draws_depend_on(self) -> dict[str, Any]:
