@@ -246,7 +246,7 @@ def test_one_row_and_equal_rows():
 
 def test_what_auto_chooses():
     X, _ = blobs(20)
-    assert quick(X, inference="auto").posterior_.attrs["inference"].startswith("auto: tree-guided, for 60 rows")
+    assert quick(X, inference="auto").posterior_.attrs["inference"].startswith("auto: collapsed, for 60 rows")
     many = np.random.default_rng(0).normal(size=(10_001, 1))
     model = quick(many, inference="auto", draws=2, warmup=1, chains=1)
     assert model.posterior_.attrs["inference"].startswith("auto: parallel, for 10,001 rows")

@@ -30,8 +30,8 @@ from weald.assign import Rows
 from weald.assign.base import statistics
 from weald.exceptions import DataError, ParameterError
 from weald.families.base import AbstractFamily
-from weald.mixtures.collapsed import law_of
 from weald.mixtures.components import Components
+from weald.mixtures.laws import law_of
 from weald.mixtures.predictor import AbstractComponentEstimator
 from weald.partitions import DirichletProcess, NormalisedGeneralisedGamma
 from weald.trees import bhc, ibhc

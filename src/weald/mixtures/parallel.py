@@ -60,7 +60,7 @@ from weald.mixtures.launched import make_moves
 from weald.partitions import AbstractPartition
 
 FRESH = 20  # sweeps after which statistics are summed afresh
-FEW = 64  # atoms up to which there is nothing to gain from remembering the best of them
+FEW = 300  # atoms up to which remembering the best of them gains nothing
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,12 @@
 """Which sampler of a nonparametric mixture, how long, from where; and what it leaves: draws of a partition.
 
-    auto        few rows                                          -> tree-guided
+    auto        few rows                                          -> collapsed
                 many rows, or a family of one's own, uncompiled   -> parallel
 
 Chains start from the Voronoi cells of a few random rows, as many as a log-uniform draw says: chains that begin far
 apart and end together can be believed. The parallel sampler starts from what a short tree-guided chain finds in some
-rows, others for each chain; with `assign="auto"` the first half of its warmup remembers lists of candidates, which are
-no draws but arrive sooner. A chain that finds more clusters than it should is stopped.
+rows, others for each chain; with `assign="auto"` the first half of its warmup remembers lists of candidates where
+clusters are very many, which are no draws but arrive sooner. A chain with more clusters than it should have is stopped.
 
     >>> n_sweeps(5_000, 4)
     500
@@ -29,7 +29,8 @@ from weald.assign import AbstractAssignment, ExactAssignment, ListsAssignment, R
 from weald.engine import Threads
 from weald.exceptions import ParameterError, Status, Verdict
 from weald.inference.run import AbstractKernel, Chain, Stop, run
-from weald.mixtures.collapsed import CollapsedKernel, is_compiled
+from weald.mixtures.collapsed import CollapsedKernel
+from weald.mixtures.laws import is_compiled
 from weald.mixtures.outcome import Sampled, longest
 from weald.mixtures.parallel import ParallelKernel
 from weald.mixtures.tree_guided import TreeGuidedKernel
@@ -48,7 +49,7 @@ SOME_CELLS = (100, 500)  # that it starts from, log-uniform
 HYPER = ("concentration", "discount", "log_u")
 JUDGED = ("log_joint", "n_clusters", "largest")
 MAX_LABELS = 50_000_000  # labels of rows kept in all draws
-CURE = "chains may sit in different modes: try another family_prior"
+CURE = "chains may sit in different modes: try inference='tree-guided', or another family_prior"
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +163,7 @@ def choose(rows: Rows) -> tuple[str, str]:
     """The sampler for these rows, and why."""
     compiled, n = is_compiled(rows), rows.n_rows
     kind = f"{n:,} rows of a {'compiled' if compiled else 'general'} family"
-    return ("tree-guided" if n <= (FEW_ROWS if compiled else SLOW_ROWS) else "parallel"), kind
+    return ("collapsed" if n <= (FEW_ROWS if compiled else SLOW_ROWS) else "parallel"), kind
 
 
 def prior_from(prior: Any) -> AbstractPartition:
