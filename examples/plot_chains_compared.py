@@ -85,8 +85,8 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# Chains that are too short. After eight sweeps they do not agree on the number of clusters, and still climb. There is an
-# estimate all the same, and it looks like any other; ``status_`` tells them apart, and warns.
+# Chains that are too short. After eight sweeps they do not agree on the number of clusters, and still climb. There is
+# an estimate all the same, and it looks like any other; ``status_`` tells them apart, and warns.
 
 short, _ = fitted("collapsed", draws=8, warmup=0)
 print(short.status_)
