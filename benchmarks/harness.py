@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +49,12 @@ def table(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = ["| " + " | ".join(x.ljust(w) for x, w in zip(row, widths, strict=True)) + " |" for row in cells]
     print("\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]]))
+
+
+def figure_path() -> str | None:
+    """What follows ``--figure`` on the command line."""
+    words = sys.argv[1:]
+    return words[words.index("--figure") + 1] if "--figure" in words else None
 
 
 def conclude(claims: list[Claim]) -> None:

@@ -49,8 +49,8 @@ for inference, model in fits.items():
 
 # %%
 # Traces of what does not depend on the names of clusters: the log joint probability of data and partition, and the
-# number of clusters. Chains that began with four clusters or with twenty soon wander through the same range. (Those of
-# the parallel sampler begin where short collapsed chains on some of the rows have ended.) R-hat compares chains with
+# number of clusters. Chains that began with few clusters or with many soon wander through the same range. (Those of
+# the parallel sampler begin where short tree-guided chains on some of the rows have ended.) R-hat compares chains with
 # each other; the effective sample says how many independent draws they are worth.
 
 figure, axes = plt.subplots(2, 3, figsize=(10.5, 5.2), sharex="col", sharey="row", layout="constrained")
@@ -85,8 +85,8 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# Chains that are too short. After eight sweeps each has another number of clusters, and one is still on its way down
-# from twenty. There is an estimate all the same, and it looks like any other; ``status_`` tells them apart, and warns.
+# Chains that are too short. After eight sweeps they do not agree on the number of clusters, and still climb. There is
+# an estimate all the same, and it looks like any other; ``status_`` tells them apart, and warns.
 
 short, _ = fitted("collapsed", draws=8, warmup=0)
 print(short.status_)

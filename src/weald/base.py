@@ -38,6 +38,23 @@ class AbstractTableEstimator(BaseEstimator, ABC):
     n_jobs: int | None
     n_features_in_: int
     _schema: Schema | None
+    score_samples: Callable[[TableLike], FloatArray]
+
+    def score(self, X: TableLike, y: Any = None) -> float:
+        """Mean of `score_samples`: larger is better.
+
+        Parameters
+        ----------
+        X : table of shape (n, d)
+            Rows to score.
+        y : ignored
+            Present for scikit-learn.
+
+        Returns
+        -------
+        float
+        """
+        return float(np.mean(self.score_samples(X)))
 
     def _engine(self) -> Threads:
         if self.n_jobs is None or self.n_jobs == -1:
@@ -78,9 +95,11 @@ class AbstractTableEstimator(BaseEstimator, ABC):
 
     def _family_options(self) -> Params:
         """Hyperparameters of the family by name, where the user gave some."""
-        if self.prior is not None and not isinstance(self.prior, Mapping):
-            raise ParameterError(f"prior must be a mapping of hyperparameters by name, or None, got {self.prior!r}")
-        return self.prior or {}
+        name = "family_prior" if hasattr(self, "family_prior") else "prior"  # where `prior` is that of the partition
+        given = getattr(self, name)
+        if given is not None and not isinstance(given, Mapping):
+            raise ParameterError(f"{name} must be a mapping of hyperparameters by name, or None, got {given!r}")
+        return given or {}
 
     def _reads(self) -> AbstractFamily | type[AbstractFamily]:
         """What says whether NaN and CSR are welcome."""

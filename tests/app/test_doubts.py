@@ -7,6 +7,7 @@ import pytest
 
 from weald.app import doubts
 from weald.diagnostics import co_clustering
+from weald.mixtures import outcome
 
 
 @pytest.fixture
@@ -52,8 +53,8 @@ def test_rows_for_the_picture_come_evenly_from_every_cluster():
 
 
 def test_draws_are_thinned_to_what_there_is_time_for(monkeypatch):
-    monkeypatch.setattr(doubts, "MAX_LABELS", 100)
+    monkeypatch.setattr(outcome, "CONSENSUS_LABELS", 100)
     Z = np.arange(50)[:, None] * np.ones(5, np.int64)
-    some = doubts.some_draws(Z)
+    some = outcome.for_consensus(Z)
     assert len(some) == 20
     assert (some[0, 0], some[-1, 0]) == (0, 49)

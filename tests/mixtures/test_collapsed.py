@@ -29,10 +29,9 @@ from weald.mixtures.collapsed import (
     CollapsedKernel,
     PartitionState,
     gibbs,
-    law_of,
     log_new,
-    other_laws,
 )
+from weald.mixtures.laws import law_of, other_laws
 from weald.partitions import (
     DirichletProcess,
     FiniteDirichlet,

@@ -10,9 +10,14 @@ from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
 import weald
+from weald.assign import Rows
+from weald.datasets import make_blobs_overlapping
+from weald.engine import Threads
 from weald.exceptions import DataError, ParameterError, StatusWarning
-from weald.families import FullGaussian
+from weald.families import DiagonalGaussian, FullGaussian
+from weald.mixtures.base_measure import firm
 from weald.mixtures.dp_mixture import DPMixture
+from weald.mixtures.samplers import from_some
 from weald.partitions import DirichletProcess, MixtureOfFiniteMixtures
 
 SAMPLERS = ("collapsed", "tree-guided", "parallel", "vb")
@@ -83,6 +88,9 @@ def test_co_clustering_of_some_rows(fitted):
     assert model.co_clustering_().shape == (z.size, z.size)
     with pytest.raises(ParameterError, match="choose at most"):
         model.co_clustering_(np.zeros(5_001, int))
+    for rows in ([180], [-1], [0.5], [], [[0, 1]]):
+        with pytest.raises(ParameterError, match="0 to 179"):
+            model.co_clustering_(rows)
 
 
 def test_prediction_of_new_rows(fitted):
@@ -256,12 +264,28 @@ def test_what_auto_chooses():
         ({"chains": 0}, "chains"),
         ({"max_clusters": 0}, "max_clusters"),
         ({"assign": "lists", "inference": "parallel"}, "lists"),
+        ({"assign": "exactly"}, "assign must be"),
         ({"inference": "vb", "prior": "mfm"}, "prior='dp'"),
     ],
 )
 def test_parameters_that_cannot_be(options, words):
     with pytest.raises(ParameterError, match=words):
         DPMixture(**{**QUICK, **options}).fit(blobs(10)[0])
+
+
+def test_a_start_from_some_rows_finds_two_hundred_clusters():
+    """In many columns a few large clusters are hardly ever split: it must not begin with these."""
+    data = make_blobs_overlapping(12_000, 16, 200, separation=9.0, rng=0)
+    rows = Rows(data.X, firm(DiagonalGaussian.from_data(data.X, 3), ()))
+    z = from_some(rows, DirichletProcess(), Threads(1), np.random.default_rng(0))
+    assert 180 <= np.unique(z).size <= 220
+    assert adjusted_rand_score(data.z, z) > 0.9
+
+
+def test_counts_below_zero():
+    for X in (np.array([[0, 1], [2, -1]]), sparse.csr_array([[0.0, 1.0], [2.0, -1.0]])):
+        with pytest.raises(DataError, match="column 1 holds values that are no counts"):
+            DPMixture(family="poisson", **QUICK).fit(X)
 
 
 def test_data_that_cannot_be():

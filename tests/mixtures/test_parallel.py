@@ -271,8 +271,9 @@ def test_threads_make_no_difference(assign):
         assert state.prior == states[0].prior
 
 
-def test_a_resumed_run_goes_on_exactly():
+def test_a_resumed_run_goes_on_exactly(monkeypatch):
     """From its last state alone, with lists that are remembered, in a kernel that has prepared nothing."""
+    monkeypatch.setattr(parallel, "FEW", 2)
 
     def kernel():
         early = ListsAssignment(length=2, width=3, turn=4)
@@ -301,6 +302,23 @@ def test_statistics_are_those_of_the_labels(rng):
     np.testing.assert_allclose(state.S, statistics(kernel.rows, state.z), rtol=1e-10, atol=1e-8)
     fresh = kernel.step(rng, state)[0]
     np.testing.assert_allclose(fresh.S, statistics(kernel.rows, fresh.z), rtol=1e-13, atol=1e-11)
+
+
+def test_lists_are_remembered_early_and_among_many_atoms_only(monkeypatch, rng):
+    first = lambda rng: np.arange(900) % 40  # noqa: E731
+    how = {"early": ListsAssignment(), "n_early": 2, "first": first, "n_moves": 0}
+    kernel = kernel_of(blobs(900, 2, 6, 5.0), DirichletProcess(), **how)
+    state = kernel.step(rng, kernel.init(rng))[0]
+    assert not state.memory
+    monkeypatch.setattr(parallel, "FEW", 20)
+    state = kernel.step(rng, kernel.init(rng))[0]
+    assert state.memory
+    monkeypatch.setattr(parallel, "FEW", 10**6)  # as if there were few of them from here on
+    state = kernel.step(rng, state)[0]
+    assert not state.memory
+    np.testing.assert_allclose(state.S, statistics(kernel.rows, state.z), rtol=1e-10, atol=1e-8)
+    monkeypatch.setattr(parallel, "FEW", 20)
+    assert not kernel.step(rng, state)[0].memory
 
 
 def test_lists_are_carried_to_new_names():

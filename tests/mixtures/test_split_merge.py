@@ -12,7 +12,8 @@ from weald.assign import Rows
 from weald.families import Bernoulli, DiagonalGaussian
 from weald.inference.run import run
 from weald.mixtures import split_merge as module
-from weald.mixtures.collapsed import Board, CollapsedKernel, law_of, other_laws
+from weald.mixtures.collapsed import Board, CollapsedKernel
+from weald.mixtures.laws import law_of, other_laws
 from weald.mixtures.split_merge import MERGES, SPLITS, allocate, split_merge
 from weald.partitions import DirichletProcess
 from weald.testing.invariance import BUDGET, chi_square

@@ -30,7 +30,8 @@ from weald.exceptions import ParameterError
 from weald.families import Bernoulli, DiagonalGaussian
 from weald.inference.run import run
 from weald.mixtures import split_merge, tree_guided, tree_moves
-from weald.mixtures.collapsed import Board, CollapsedKernel, law_of, other_laws
+from weald.mixtures.collapsed import Board, CollapsedKernel
+from weald.mixtures.laws import law_of, other_laws
 from weald.mixtures.tree_guided import GRAINS, PERIOD, TreeGuidedKernel, branches, tree_split_merge
 from weald.mixtures.tree_moves import Guide, cut_of, log_merge, log_odds, log_visit, regroup, revisit, scatter
 from weald.partitions import DirichletProcess, FiniteDirichlet, NormalisedGeneralisedGamma

@@ -11,8 +11,8 @@ from scipy.special import gammaln, logsumexp
 
 from weald.assign import Rows
 from weald.families import Bernoulli, DiagonalGaussian, FullGaussian, Multinomial, Poisson, SphericalGaussian
-from weald.mixtures.collapsed import law_of, other_laws
 from weald.mixtures.hierarchical import _inserted
+from weald.mixtures.laws import law_of, other_laws
 from weald.partitions import DirichletProcess, NormalisedGeneralisedGamma
 from weald.trees import bhc, ibhc
 

@@ -7,7 +7,7 @@ With n_g the size of cluster g of the point estimate, and N_t(g, c) how many of 
     with(i, h)     = mean over t of  N_t(h, c_t(i)) / n_h                                     i may belong to h
 
 are the means of co-clustering probabilities over pairs of rows, exactly, without the n x n matrix.
-Cost: O(draws (n + K^2)); at most `MAX_LABELS` labels are looked at.
+Cost: O(draws (n + K^2)).
 
     >>> Z = np.array([[0, 0, 1, 1], [0, 0, 0, 0]])
     >>> together(Z, np.array([0, 0, 1, 1]))
@@ -23,7 +23,6 @@ import numpy as np
 
 from weald._typing import FloatArray, IntArray
 
-MAX_LABELS = 20_000_000
 WORTH_SAYING = 0.02  # co-clustering of two clusters, or apartness within one
 
 
@@ -77,12 +76,6 @@ def spread(labels: IntArray, uncertainty: FloatArray, limit: int) -> IntArray:
     even = np.linspace(0, len(order) - 1, min(limit, len(order))).astype(np.int64)
     first = np.searchsorted(labels[order], np.unique(labels))
     return np.asarray(order[np.union1d(even, first[:limit])])
-
-
-def some_draws(Z: IntArray) -> IntArray:
-    """Evenly spaced draws of (draws, n), as many as there is time for."""
-    most = max(10, MAX_LABELS // Z.shape[1])
-    return np.asarray(Z[np.linspace(0, len(Z) - 1, min(len(Z), most)).astype(np.int64)])
 
 
 def _tables(Z: IntArray, labels: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:

@@ -25,6 +25,7 @@ from weald.plot import contrast
 
 MAX_LEVELS = 20
 WORTH_SAYING = 0.4  # standard deviations
+ROUNDING = 1e-12  # share of a mean below which another is nought
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,10 @@ class Trait:
     def values(self, k: int) -> tuple[str, str]:
         """The typical value in cluster k and elsewhere, for people."""
         write = percent if self.share else number
-        return write(self.inside[k]), write(self.outside[k])
+        pair = self.inside[k], self.outside[k]
+        rounding = ROUNDING * max(map(abs, pair))
+        inside, outside = (write(0.0 if abs(value) < rounding else value) for value in pair)
+        return inside, outside
 
 
 def traits(table: Table, labels: IntArray, n_clusters: int) -> list[Trait]:

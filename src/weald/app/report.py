@@ -23,6 +23,7 @@ from weald._typing import Array, FloatArray, IntArray
 from weald.app import doubts
 from weald.app.profiles import Trait, describe, design, leading, number, percent, traits
 from weald.exceptions import need
+from weald.mixtures.outcome import for_consensus
 
 if TYPE_CHECKING:
     from weald.app.cluster import Run
@@ -93,7 +94,7 @@ def view(run: Run) -> dict[str, Any]:
         "clusters": [_cluster(k, sizes, labels, certainty, found, n_clusters) for k in shown],
         "n_hidden": int((sizes > 0).sum()) - len(shown),
         "map": _map(run, labels),
-        "heat": _heat(found, shown),
+        "heat": _heat(found, shown) if len(found) > 1 else None,
         "certainty": _certainty(run, certainty),
         "against": against,
         "doubts": _doubts(run, labels) if run.settings.k is None else None,
@@ -215,7 +216,7 @@ def _comparison(run: Run, labels: IntArray, order: IntArray) -> dict[str, Any] |
 
 def _doubts(run: Run, labels: IntArray) -> dict[str, Any]:
     """What is unsure where the number of clusters is: how many, who goes with whom, and how far it may be off."""
-    model, Z = run.model, doubts.some_draws(run.model.posterior_.flat("z"))
+    model, Z = run.model, for_consensus(run.model.posterior_.flat("z"))
     shown = doubts.spread(labels, model.uncertainty_, MAX_PAIRED)
     P, paired = doubts.together(Z, labels), model.co_clustering_(shown)
     values, probability = consensus.n_clusters_posterior(Z)

@@ -21,29 +21,37 @@ Symmetric matrices travel in T and eta as svec: the upper triangle, off-diagonal
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Self
 
 import numpy as np
 from scipy.special import digamma, gammaln, multigammaln
 
 from weald._kernel import kernel
-from weald._typing import Array, FloatArray
+from weald._typing import Array, FloatArray, IntArray
 
 Precision = tuple[FloatArray, FloatArray, FloatArray]  # mu (k, d), Lambda (k|1, d, d), log|Lambda| (k|1,)
 
 
+@cache
+def _triangle(d: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Rows and columns of the upper triangle, and what its entries are multiplied by."""
+    i, j = np.triu_indices(d)
+    return i, j, np.where(i == j, 1.0, np.sqrt(2))
+
+
 def svec(M: Array) -> FloatArray:
     """(..., d, d) -> (..., d(d+1)/2): the upper triangle, off-diagonals times sqrt 2."""
-    i, j = np.triu_indices(M.shape[-1])
-    half: FloatArray = M[..., i, j] * np.where(i == j, 1.0, np.sqrt(2))
+    i, j, factor = _triangle(M.shape[-1])
+    half: FloatArray = M[..., i, j] * factor
     return half
 
 
 def smat(v: Array, d: int) -> FloatArray:
     """(..., d(d+1)/2) -> (..., d, d): the symmetric matrix of svec v."""
-    i, j = np.triu_indices(d)
+    i, j, factor = _triangle(d)
     M = np.empty((*v.shape[:-1], d, d))
-    M[..., i, j] = M[..., j, i] = v / np.where(i == j, 1.0, np.sqrt(2))
+    M[..., i, j] = M[..., j, i] = v / factor
     return M
 
 

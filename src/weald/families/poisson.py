@@ -26,7 +26,7 @@ from scipy import sparse
 from scipy.special import digamma, gammaln
 
 from weald._typing import Array, FloatArray, Matrix
-from weald.exceptions import ParameterError
+from weald.exceptions import DataError, ParameterError
 from weald.families.checks import (
     choose_prior,
     csr,
@@ -41,6 +41,8 @@ from weald.families.checks import (
 from weald.families.dirichlet import LEAST, log_gamma_draws
 from weald.families.factorised import AbstractFactorised, Cells
 from weald.families.standardise import location_scale
+
+NO_COUNTS = "holds values that are no counts (0, 1, 2, ...)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +87,18 @@ class Poisson(AbstractFactorised):
 
     def fill_cells(self, X: Array, out: Array) -> None:
         """X itself."""
-        refuse_column((X < 0) | (np.floor(X) != X) & ~np.isnan(X), "holds values that are no counts (0, 1, 2, ...)")
+        refuse_column((X < 0) | (np.floor(X) != X) & ~np.isnan(X), NO_COUNTS)
         out[:] = X
 
     def coordinates(self, X: Matrix) -> Matrix:
         """(n, d) -> (n, d): square roots, which have equal variances; of the prior mean for NaN."""
         if sparse.issparse(X):
-            return np.sqrt(csr(X, self.n_columns))
+            X = csr(X, self.n_columns)
+            if (below := X.indices[X.data < 0]).size:
+                raise DataError(f"column {below.min()} {NO_COUNTS}")
+            return np.sqrt(X)
         X = dense(X, self.n_columns, missing=True)
+        refuse_column(X < 0, NO_COUNTS)
         return np.sqrt(np.where(np.isnan(X), self.shape / self.rate, X))
 
     def cell_log_base(self, X: Array) -> FloatArray:

@@ -44,11 +44,7 @@ from weald.engine import Threads
 from weald.exceptions import DataError, ParameterError
 from weald.inference.run import AbstractKernel
 from weald.mixtures._predictive import Law, drop, join, leave, rebuild, score, score_without
-from weald.mixtures.laws import Laws
-from weald.mixtures.laws import OtherLaw as OtherLaw
-from weald.mixtures.laws import is_compiled as is_compiled
-from weald.mixtures.laws import law_of as law_of
-from weald.mixtures.laws import other_laws as other_laws
+from weald.mixtures.laws import Laws, law_of
 from weald.mixtures.split_merge import MERGES, SPARE, SPLITS, split_merge
 from weald.partitions import AbstractPartition, NormalisedGeneralisedGamma
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -42,7 +42,7 @@ from weald.diagnostics import co_clustering
 from weald.exceptions import ParameterError, Status, StatusWarning, Verdict
 from weald.families.base import AbstractFamily
 from weald.mixtures.base_measure import EXPECTED, firm
-from weald.mixtures.outcome import Sampled
+from weald.mixtures.outcome import Sampled, for_consensus, spaced
 from weald.mixtures.particles import learnt
 from weald.mixtures.partition_draws import PartitionDraws, draws_of
 from weald.mixtures.samplers import Plan, plan_for, priors_of
@@ -53,7 +53,6 @@ from weald.posterior import Posterior
 MAX_CLUSTERS = 4_000  # clusters of all draws that predictions average over
 PREDICT_DRAWS = 100
 MEAN_DRAWS = 50  # draws whose mean stands for the parameters of a cluster
-CONSENSUS_LABELS = 20_000_000  # labels that the point estimate looks at
 MANY_ROWS = 10_000  # beyond which the point estimate is searched from few starts
 MAX_PAIRS = 5_000  # rows of a co-clustering matrix
 LEAST_DRAWS = 5  # effective number of draws below which a new fit is needed
@@ -278,22 +277,6 @@ class DPMixture(ClusterMixin, AbstractTableEstimator):
         check_is_fitted(self, "_draws")
         return self._draws.log_density(self._read(X, reset=False), self._engine())
 
-    def score(self, X: TableLike, y: Any = None) -> float:
-        """Mean of `score_samples`: larger is better.
-
-        Parameters
-        ----------
-        X : table of shape (n, d)
-            Rows to score.
-        y : ignored
-            Present for scikit-learn.
-
-        Returns
-        -------
-        float
-        """
-        return float(np.mean(self.score_samples(X)))
-
     def novelty(self, X: TableLike) -> FloatArray:
         """Probability that a row belongs to no cluster seen so far.
 
@@ -344,6 +327,8 @@ class DPMixture(ClusterMixin, AbstractTableEstimator):
         check_is_fitted(self, "_draws")
         Z = self.posterior_.flat("z")
         chosen = np.arange(Z.shape[1]) if rows is None else np.asarray(rows)
+        if chosen.dtype.kind not in "iu" or chosen.ndim != 1 or not ((chosen >= 0) & (chosen < Z.shape[1])).all():
+            raise ParameterError(f"rows must be a list of training rows, numbers from 0 to {Z.shape[1] - 1}")
         if chosen.size > MAX_PAIRS:
             raise ParameterError(
                 f"{chosen.size:,} rows make a matrix of {chosen.size**2:,} numbers: choose at most {MAX_PAIRS:,}, "
@@ -355,7 +340,7 @@ class DPMixture(ClusterMixin, AbstractTableEstimator):
     def partition_ball_(self) -> consensus.Ball:
         """How far 95 % of the posterior spreads around `partition_`."""
         check_is_fitted(self, "_draws")
-        return consensus.credible_ball(self._for_consensus(self.posterior_.flat("z")), self.partition_)
+        return consensus.credible_ball(for_consensus(self.posterior_.flat("z")), self.partition_)
 
     @property
     def n_components_posterior_(self) -> tuple[IntArray, FloatArray]:
@@ -373,26 +358,14 @@ class DPMixture(ClusterMixin, AbstractTableEstimator):
             max_clusters=self.max_clusters, assign=self.assign, engine=self._engine(),
         )  # fmt: skip
 
-    def _family_options(self) -> Params:
-        if self.family_prior is not None and not isinstance(self.family_prior, Mapping):
-            raise ParameterError(
-                f"family_prior must be a mapping of hyperparameters by name, or None, got {self.family_prior!r}"
-            )
-        return self.family_prior or {}
-
     def _what_draws_depend_on(self) -> dict[str, Any]:
         params = self.get_params(deep=False)
         return {name: value for name, value in params.items() if name not in ("n_jobs", "random_state")}
 
-    def _for_consensus(self, Z: IntArray) -> IntArray:
-        """Evenly spaced draws, as many as there is time for."""
-        most = max(10, CONSENSUS_LABELS // Z.shape[1])
-        return Z[_spaced(len(Z), most)]
-
     def _estimate(self, sampled: Sampled, rng: np.random.Generator) -> None:
         """The point estimate, and how sure it is."""
         Z = sampled.z.reshape(-1, sampled.z.shape[-1])
-        some = self._for_consensus(Z)
+        some = for_consensus(Z)
         self.n_components_interval_ = consensus.n_clusters_interval(Z)
         most = self.n_components_interval_[1]
         n_starts = 8 if some.shape[1] <= MANY_ROWS else 2
@@ -406,7 +379,7 @@ class DPMixture(ClusterMixin, AbstractTableEstimator):
         Z = sampled.z.reshape(-1, sampled.z.shape[-1])
         hyper = {name: values.reshape(-1) for name, values in sampled.hyper.items()}
         most = int(np.clip(MAX_CLUSTERS // max(1, self.n_components_), 10, PREDICT_DRAWS))
-        at = _spaced(len(Z), most)
+        at = spaced(len(Z), most)
         priors = priors_of(plan.prior, {name: values[at] for name, values in hyper.items()})
         self._draws = draws_of(plan.rows, Z[at], priors, self.partition_)
         S = statistics(plan.rows, self.partition_.astype(np.int32), self.n_components_, plan.engine)
@@ -430,8 +403,3 @@ class DPMixture(ClusterMixin, AbstractTableEstimator):
         self.n_iter_ = self.posterior_.n_sweeps
         if not self.status_.ok:
             warnings.warn(str(self.status_), StatusWarning, stacklevel=3)
-
-
-def _spaced(n: int, most: int) -> IntArray:
-    """At most so many of 0, ..., n - 1, evenly spaced."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))

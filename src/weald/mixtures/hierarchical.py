@@ -15,7 +15,6 @@ their scikit-learn face. References there.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -31,8 +30,8 @@ from weald.assign import Rows
 from weald.assign.base import statistics
 from weald.exceptions import DataError, ParameterError
 from weald.families.base import AbstractFamily
-from weald.mixtures.collapsed import law_of
 from weald.mixtures.components import Components
+from weald.mixtures.laws import law_of
 from weald.mixtures.predictor import AbstractComponentEstimator
 from weald.partitions import DirichletProcess, NormalisedGeneralisedGamma
 from weald.trees import bhc, ibhc
@@ -219,13 +218,6 @@ class BayesianHierarchicalClustering(ClusterMixin, AbstractComponentEstimator):
             Labels as in `labels_`. No row opens a cluster of its own: `score_samples` finds strangers.
         """
         return self._best(X)
-
-    def _family_options(self) -> Params:
-        if self.family_prior is not None and not isinstance(self.family_prior, Mapping):
-            raise ParameterError(
-                f"family_prior must be a mapping of hyperparameters by name, or None, got {self.family_prior!r}"
-            )
-        return self.family_prior or {}
 
     def _partition(self, n: int) -> bhc.Prior:
         """The prior of n rows."""

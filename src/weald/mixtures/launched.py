@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -135,6 +135,7 @@ class Table:
     k: int
     n_splits: int = 0
     n_merges: int = 0
+    _log_new: dict[int, float] = field(default_factory=dict)
 
     def play(self, n_moves: int, rng: np.random.Generator, engine: Threads) -> None:
         """A third of the moves of any row, then those whose anchors depend on the partition, one by one."""
@@ -218,7 +219,9 @@ class Table:
 
     def log_r(self, move: Move, S: FloatArray, k: int, log_base: float) -> float:
         """Log r at q = 1, with k clusters when merged."""
-        return log_new(self.prior, self.z.size, k) + move.log_h(k, S) + log_base
+        if k not in self._log_new:
+            self._log_new[k] = log_new(self.prior, self.z.size, k)
+        return self._log_new[k] + move.log_h(k, S) + log_base
 
 
 def make_moves(

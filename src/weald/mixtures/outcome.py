@@ -18,6 +18,7 @@ from weald.mixtures.components import Components, align
 from weald.mixtures.kernels import MixtureKernel, MixtureState
 
 ALIGN_ROWS = 2_000  # rows that decide which component of one draw is which of another
+CONSENSUS_LABELS = 20_000_000  # labels that the point estimate looks at
 
 
 class Sampled(NamedTuple):
@@ -64,3 +65,13 @@ def matched(kernel: MixtureKernel, chains: Sequence[Chain], warmup: int) -> Comp
     order = align(eta, log_w, int(np.argmax(score)), rows.family.sufficient(rows.X[chosen]))
     pick = np.arange(len(eta))[:, None]
     return Components(rows.family, eta[pick, order], log_w[pick, order])
+
+
+def for_consensus(Z: IntArray) -> IntArray:
+    """Evenly spaced draws of Z (m, n), as many as there is time for."""
+    return Z[spaced(len(Z), max(10, CONSENSUS_LABELS // Z.shape[1]))]
+
+
+def spaced(n: int, most: int) -> IntArray:
+    """At most so many of 0, ..., n - 1, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))

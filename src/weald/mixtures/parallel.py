@@ -17,7 +17,8 @@ that is Gibbs sampling of the labels within two blocks, exact for every threshol
 and new ones arise, and costs components: 4 alpha of them at 0.01 for the Dirichlet process, and a few for each cluster
 with a discount of 1/2.
 
-Assignment kernels that remember past draws are not exact here: `early` may be one, for the first `n_early` sweeps.
+Assignment kernels that remember past draws are not exact here: `early` may be one, for the first `n_early` sweeps
+with more than `FEW` atoms.
 
 Cost: that of the assignment kernel, plus |c| p for every move. References: O. Papaspiliopoulos, G. Roberts, Biometrika
 95 (2008) and M. Kalli, J. Griffin, S. Walker, Stat. Comput. 21 (2011) for conditional samplers; J. Chang, J. Fisher
@@ -59,6 +60,7 @@ from weald.mixtures.launched import make_moves
 from weald.partitions import AbstractPartition
 
 FRESH = 20  # sweeps after which statistics are summed afresh
+FEW = 300  # atoms up to which remembering the best of them gains nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +121,8 @@ class ParallelKernel(AbstractKernel):
         At most so many atoms take part in a sweep, those with the largest masses: like the threshold, a function of
         the measure only.
     early : AbstractAssignment, optional
-        How labels are drawn in the first `n_early` sweeps; it may remember. Those sweeps are no draws.
+        How labels are drawn in the first `n_early` sweeps where there are many atoms; it may remember. Those sweeps
+        are no draws.
     n_early : int
         See there.
     """
@@ -186,8 +189,8 @@ class ParallelKernel(AbstractKernel):
         z, S, sizes = place[z], S[sizes > 0], sizes[sizes > 0]
         if state.sweep % FRESH == FRESH - 1:
             S = statistics(self.rows, z, sizes.size, self.engine)
-        if memory:
-            memory = carried(memory, place, z, self._assignment(state.sweep, sizes.size).blank(z.size, sizes.size))
+        blank = self._assignment(state.sweep, sizes.size).blank(z.size, sizes.size) if memory else {}
+        memory = carried(memory, place, z, blank) if blank else {}
         after = ParallelState(z, S, state.prior.update(sizes, rng), state.sweep + 1, memory)
         return after, {
             **info,
@@ -216,7 +219,7 @@ class ParallelKernel(AbstractKernel):
         if stays.all():
             return z, S, {}, {"n_evals": 0.0, "renewed": 0.0}
         assign, inside = self._assignment(state.sweep, m), np.where(stays, 0, z).astype(np.int32)
-        prepared = self.early_plan if self._is_early(state.sweep) else self.plan
+        prepared = self.early_plan if self._is_early(state.sweep, m) else self.plan
         plan, _ = assign.refresh(prepared, atoms.eta, atoms.log_w, state.sweep, {})
         memory = assign.blank(z.size, m)
         if memory and state.memory:
@@ -250,12 +253,12 @@ class ParallelKernel(AbstractKernel):
             return 0
         return min(max(self.rows.n_rows // 2_500, 4), 100) if self.n_moves is None else self.n_moves
 
-    def _is_early(self, sweep: int) -> bool:
-        return self.early is not None and sweep < self.n_early
+    def _is_early(self, sweep: int, n_components: int) -> bool:
+        return self.early is not None and sweep < self.n_early and n_components > FEW
 
     def _assignment(self, sweep: int, n_components: int) -> AbstractAssignment:
         """The kernel of a sweep; what chooses by the number of components is told it."""
-        assign = self.early if self.early is not None and sweep < self.n_early else self.assign
+        assign = self.early if self.early is not None and self._is_early(sweep, n_components) else self.assign
         return replace(assign, n_components=n_components) if isinstance(assign, AutoAssignment) else assign
 
 

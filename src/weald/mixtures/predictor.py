@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
@@ -35,22 +34,6 @@ class AbstractComponentEstimator(AbstractTableEstimator):
             log p(x | data), parameters averaged over the posterior where there is one.
         """
         return self._map(lambda joint: logsumexp(joint, axis=1), X)
-
-    def score(self, X: TableLike, y: Any = None) -> float:
-        """Mean of `score_samples`: larger is better.
-
-        Parameters
-        ----------
-        X : table of shape (n, d)
-            Rows to score.
-        y : ignored
-            Present for scikit-learn.
-
-        Returns
-        -------
-        float
-        """
-        return float(np.mean(self.score_samples(X)))
 
     def predict_proba(self, X: TableLike) -> FloatArray:
         """Probability of each component (class) for each row.

@@ -4,8 +4,9 @@
                 many rows, or a family of one's own, uncompiled   -> parallel
 
 Chains start from the Voronoi cells of a few random rows, as many as a log-uniform draw says: chains that begin far
-apart and end together can be believed. The parallel sampler starts from what a short collapsed chain finds in some
-rows, others for each chain. A chain that finds more clusters than it should is stopped.
+apart and end together can be believed. The parallel sampler starts from what a short tree-guided chain finds in some
+rows, others for each chain; with `assign="auto"` the first half of its warmup remembers lists of candidates where
+clusters are very many, which are no draws but arrive sooner. A chain with more clusters than it should have is stopped.
 
     >>> n_sweeps(5_000, 4)
     500
@@ -24,11 +25,12 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from weald._random import sweep_key
 from weald._typing import Array, FloatArray, IntArray, Matrix
-from weald.assign import AbstractAssignment, ExactAssignment, Rows, assignment_from_name, sample_all
+from weald.assign import AbstractAssignment, ExactAssignment, ListsAssignment, Rows, assignment_from_name, sample_all
 from weald.engine import Threads
 from weald.exceptions import ParameterError, Status, Verdict
 from weald.inference.run import AbstractKernel, Chain, Stop, run
-from weald.mixtures.collapsed import CollapsedKernel, is_compiled
+from weald.mixtures.collapsed import CollapsedKernel
+from weald.mixtures.laws import is_compiled
 from weald.mixtures.outcome import Sampled, longest
 from weald.mixtures.parallel import ParallelKernel
 from weald.mixtures.tree_guided import TreeGuidedKernel
@@ -43,6 +45,7 @@ WORK = 10_000_000  # rows redrawn by all chains, if the user does not say
 MIN_SWEEPS, MAX_SWEEPS = 100, 2_000
 SOME_ATOMS = 500  # beyond twice the most clusters
 SOME_ROWS, SOME_SWEEPS = 5_000, 50  # of the chain that large data start from
+SOME_CELLS = (100, 500)  # that it starts from, log-uniform
 HYPER = ("concentration", "discount", "log_u")
 JUDGED = ("log_joint", "n_clusters", "largest")
 MAX_LABELS = 50_000_000  # labels of rows kept in all draws
@@ -92,8 +95,11 @@ class Plan:
         if self.name == "tree-guided":
             return TreeGuidedKernel(self.rows, self.prior, first=first, most=self.most, seed=int(key))
         strict = strict_assignment(self.assign, self.most, self.rows.family.width)
-        first = partial(from_some, self.rows, self.prior, self.engine)
-        return ParallelKernel(self.rows, self.prior, strict, self.engine, first=first, most=2 * self.most + SOME_ATOMS)
+        return ParallelKernel(
+            self.rows, self.prior, strict, self.engine, first=partial(from_some, self.rows, self.prior, self.engine),
+            most=2 * self.most + SOME_ATOMS, early=ListsAssignment() if self.assign == "auto" else None,
+            n_early=self.warmup // 2,
+        )  # fmt: skip
 
     def run(self, key: np.uint64, **how: Any) -> Sampled:
         """Draw partitions; `how` goes to `weald.inference.run.run`."""
@@ -144,6 +150,7 @@ def plan_for(
     name, why = (inference, "") if inference != "auto" else choose(rows)
     if name not in SAMPLERS:
         raise ParameterError(f"inference must be 'auto' or one of {SAMPLERS}, got {inference!r}")
+    strict_assignment(assign, 1, 1)  # a wrong name is refused whether it is used or not
     half = n_sweeps(n, chains) // 2
     most = min(n, max(200, min(n // 20, 5_000))) if max_clusters is None else max_clusters
     if name == "vb" and max_clusters is None:
@@ -201,9 +208,15 @@ def voronoi(rows: Rows, rng: np.random.Generator, k: int | None = None) -> IntAr
 
 
 def from_some(rows: Rows, prior: AbstractPartition, engine: Threads, rng: np.random.Generator) -> IntArray:
-    """(n,): labels of all rows by the clusters that a short chain finds in some of them."""
+    """(n,): labels of all rows by the clusters that a short chain finds in some of them.
+
+    It starts from many cells: of hundreds of clusters, halves are merged sooner than a few large ones are split.
+    """
     some = np.sort(rng.choice(rows.n_rows, min(rows.n_rows, SOME_ROWS), replace=False))
-    kernel = CollapsedKernel(rows.taken(some), prior, first=partial(voronoi, rows.taken(some)), most=SOME_ROWS // 5)
+    few = rows.taken(some)
+    n_cells = min(int(math.exp(rng.uniform(*np.log(SOME_CELLS)))), some.size)
+    first, seed = partial(voronoi, few, k=n_cells), int(rng.integers(2**31))
+    kernel = TreeGuidedKernel(few, prior, first=first, most=2 * SOME_CELLS[1], seed=seed)
     state = kernel.init(rng)
     for _ in range(SOME_SWEEPS):
         state, _ = kernel.step(rng, state)
