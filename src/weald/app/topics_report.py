@@ -214,7 +214,11 @@ def _traces(run: TopicRun) -> list[tuple[str, Any]]:
 
     def picture(name: str) -> Any:
         def draw(ax: Any) -> None:
+            from matplotlib.ticker import EngFormatter
+
             plot.plot_trace(posterior, name, ax).xaxis.get_major_locator().set_params(integer=True)
+            if not name.startswith("n_"):
+                ax.yaxis.set_major_formatter(EngFormatter())
 
         return svg(draw, HALF, 2.6, f"trace of {name}")
 
