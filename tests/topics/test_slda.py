@@ -21,6 +21,7 @@ from weald.testing.invariance import BUDGET
 from weald.topics import Corpus
 from weald.topics.slda_draws import KEPT, ResponseDraws
 from weald.topics.slda_response import Response, read_response
+from weald.topics.slda_start import first_topics
 
 COEF = np.array([20.0, 10.0, -10.0, -20.0])
 
@@ -125,12 +126,30 @@ def test_units_of_the_response_do_not_matter():
 
 
 def test_documents_without_label_help():
-    """Ten labels: topics that all documents have shaped explain them better."""
-    Z, y = reviews(400, 1.0, 3, length=12)
-    partly = np.where(np.arange(400) < 10, y, np.nan)
-    few = SupervisedLDA(4, **SHORT).fit(Z[:10], y[:10]).score(Z[TEST], y[TEST])
-    all_ = SupervisedLDA(4, **SHORT).fit(Z[TRAIN], partly[TRAIN]).score(Z[TEST], y[TEST])
-    assert all_ > few + 0.1
+    """Ten labels: topics that all documents have shaped know words that the ten do not have."""
+    gains = []
+    for seed in (3, 5):
+        corpus = make_topics(400, 4, 1500, 30, seed, alpha=0.1)
+        y = 100 + corpus.truth["proportions"] @ COEF + np.random.default_rng(seed).normal(size=400)
+        partly, Z = np.where(np.arange(400) < 10, y, np.nan), corpus.X
+        alone = SupervisedLDA(4, **SHORT).fit(Z[:10], y[:10])
+        together = SupervisedLDA(4, **SHORT).fit(Z[TRAIN], partly[TRAIN])
+        gains.append(together.score(Z[TEST], y[TEST]) - alone.score(Z[TEST], y[TEST]))
+    assert np.mean(gains) > 0.08
+
+
+def test_chains_start_from_what_tells_of_the_response(rng):
+    corpus = Corpus(X.indptr, X.indices.astype(np.int32), X.data, 150)
+    words = np.repeat(corpus.words, corpus.counts)
+    for y in (Y, Y > 100, np.digitize(Y, [90, 110])):
+        z = first_topics(corpus, read_response(y, 400, "softmax" if y is not Y else "auto"), 8, rng)
+        assert z.shape == words.shape
+        assert set(z) <= set(range(8))
+        first, last = (np.bincount(words[z == k], minlength=150) for k in (6, 7))
+        assert not np.any((first > 0) & (last > 0))  # words that tell most, one way and the other
+    nothing = read_response(rng.normal(size=400), 400, "gaussian")
+    assert first_topics(corpus, nothing, 3, rng).max() <= 2
+    assert first_topics(corpus, nothing, 1, rng).max() == 0
 
 
 def test_a_prediction_does_not_depend_on_its_neighbours_or_on_threads(regressor):
@@ -390,7 +409,7 @@ EXPECTED: dict[str, str] = {
 @pytest.mark.parametrize("response", ["gaussian", "softmax"])
 def test_check_estimator(response):
     results = check_estimator(
-        Counting(2, response=response, draws=20, warmup=20, chains=1, n_jobs=1),
+        Counting(2, response=response, draws=6, warmup=4, chains=1, n_jobs=1),
         expected_failed_checks=EXPECTED, on_fail=None, on_skip=None,
     )  # fmt: skip
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}

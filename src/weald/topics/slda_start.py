@@ -2,8 +2,8 @@
 
     t_v = sum_d n_dv s_d / sqrt(sum_d n_dv^2) + N(0, 1),      s_d the response, centred and scaled; 0 where unknown
 
-Where nothing goes with the response, t_v is Gaussian of variance 2. Words with |t_v| > `TELLING` are cut by t_v into a
-quarter of the topics, of equally many tokens; tokens of other words are drawn from the topics of anchor words
+Where nothing goes with the response, t_v is Gaussian of variance 2. Words with |t_v| > `TELLING` are cut by t_v into at
+most a quarter of the topics, of equally many tokens; tokens of other words are drawn from the topics of anchor words
 (`weald.topics.anchors`), which make up the rest. From random labels topics of much that does not matter form first, and
 those of what matters stay merged with them for long. Noise differs from chain to chain, as do the scores of classes.
 Cost: one pass over the corpus, and K numbers for each token.
@@ -46,18 +46,27 @@ def first_topics(corpus: Corpus, response: Response, n_topics: int, rng: np.rand
     -------
     (N,) int32 array
     """
-    n_telling = max(2, n_topics // 4) if n_topics > 3 else n_topics
     words = np.repeat(corpus.words, corpus.counts.astype(np.int64))
-    score = _scores(corpus, response, rng)
+    score, f = _scores(corpus, response, rng), corpus.frequencies
+    telling = np.flatnonzero(np.abs(score) > TELLING)
+    n_telling = _n_telling(n_topics, float(f[telling].sum() / f.sum()))
     if n_telling == n_topics:
-        return _cut(score, corpus.frequencies, n_topics)[words]
+        return _cut(score, f, n_topics)[words]
     n_anchors = n_topics - n_telling
     phi = anchor_topics(corpus, n_anchors, rng)
     z = _drawn(words, np.cumsum(phi / phi.sum(axis=0), axis=0).T, rng)
-    telling = np.flatnonzero(np.abs(score) > TELLING)
+    if not n_telling:
+        return z
     part = np.full(corpus.n_words, -1, np.int32)
-    part[telling] = n_anchors + _cut(score[telling], corpus.frequencies[telling], n_telling)
+    part[telling] = n_anchors + _cut(score[telling], f[telling], n_telling)
     return np.where(part[words] >= 0, part[words], z)
+
+
+def _n_telling(n_topics: int, share: float) -> int:
+    """How many topics begin as telling words, this share of the tokens; none where they would not fill one."""
+    if share * n_topics < 1.0:
+        return 0
+    return n_topics if n_topics < 4 else max(2, min(n_topics // 4, round(share * n_topics)))
 
 
 def _scores(corpus: Corpus, response: Response, rng: np.random.Generator) -> FloatArray:
