@@ -72,9 +72,9 @@ BUGS = {
     "own token of the word kept": (sparse, "n_w[old] - 1 + eta", "n_w[old] + eta"),
     "own token kept": (dense, "row[old] - one + prior", "row[old] + prior"),
     "n_k of the new topic forgotten": (dense, "n_k[new] += 1", "n_k[new] += 0"),
-    "correction forgotten": (alias, "d_s * b_s * q_t < d_t * b_t * q_s", "d_s * b_s < d_t * b_t"),
+    "correction forgotten": (alias, "d_t * (others[s] + shared * alpha[s])", "d_t"),
     "tables that know the token": (alias, "end, begin, stop, n_w", "end, begin, begin, n_w"),
-    "document proposal corrected twice": (alias, "at + 3) * b_s < b_t", "at + 3) * b_s * d_s < b_t * alpha[new]"),
+    "document proposal corrected twice": (alias, "gain, loss = b_t, b_s", "gain, loss = b_t * alpha[new], b_s * d_s"),
     "smoothing forgets the token's topic": (sparse, "less = alpha[old] * (own - whole)", "less = 0.0"),
 }
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import int64, uint64
+from numba import float64, int64, uint64
 
 from weald._kernel import inline, kernel
 from weald._typing import FloatArray, IntArray
@@ -48,7 +48,8 @@ def alias(
     from places[d] to places[d + 1] in cells: IN/OUT.
     """
     V, K, N = offsets.shape[0] - 1, alpha.shape[0], docs.shape[0]
-    Veta, A = V * eta, alpha.sum()
+    Veta, A, shift = V * eta, alpha.sum(), uint64(cells.itemsize * 4)
+    low = (uint64(1) << shift) - uint64(1)
     n_w, visited = np.zeros(K, np.int64), np.zeros(first.shape[0], np.int64)
     b, others, there = np.empty(K), np.zeros(K), np.empty(K, np.int64)
     weights, threshold, other = np.empty((1, K)), np.empty((1, K)), np.empty((1, K), np.int64)
@@ -73,39 +74,44 @@ def alias(
                 d, old = docs[t], int64(z[t])
                 f, own_place = first[d], visited[d]
                 visited[d] += 1
-                n_d, table = first[d + 1] - f, cells[places[d] : places[d + 1]]
-                n_old = count_of(table, old)
+                n_d, at, last = first[d + 1] - f, places[d], places[d + 1] - places[d] - 1
                 own = (n_w[old] - 1 + eta) / (n_k[old] - 1 + Veta)
-                s, b_s, d_s = old, own, n_old - 1 + alpha[old]
-                for step in range(STEPS):
-                    at = t * (4 * STEPS) + 4 * step
-                    x = hashed(key, at) * (mass + shared * A)
-                    if x < mass:
-                        new = there[pick(threshold[0], other[0], x / mass, m)]
-                    else:
-                        new = pick(prior[0], prior_other[0], (x - mass) / (shared * A), K)
-                    if new != s:
-                        b_t = own if new == old else b[new]
-                        d_t = (n_old - 1 if new == old else count_of(table, new)) + alpha[new]
-                        q_s, q_t = others[s] + shared * alpha[s], others[new] + shared * alpha[new]
-                        if hashed(key, at + 1) * d_s * b_s * q_t < d_t * b_t * q_s:
-                            s, b_s, d_s = new, b_t, d_t
-                    x = hashed(key, at + 2) * (n_d + A)
-                    if x < n_d:
-                        place = int64(x)
-                        new = s if place == own_place else int64(labels[f + place])
-                    else:
-                        new = pick(prior[0], prior_other[0], (x - n_d) / A, K)
-                    if new != s:
-                        b_t = own if new == old else b[new]
-                        if hashed(key, at + 3) * b_s < b_t:
-                            d_t = (n_old - 1 if new == old else count_of(table, new)) + alpha[new]
-                            s, b_s, d_s = new, b_t, d_t
+                s, b_s, d_s = int64(-1), 0.0, 0.0
+                new, by_word = old, True  # the topic itself is the first to be accepted
+                for turn in range(2 * STEPS + 1):
+                    if turn > 0:
+                        by_word = turn % 2 == 1
+                        x = hashed(key, t * 4 * STEPS + 2 * turn - 2)
+                        x *= mass + shared * A if by_word else n_d + A
+                        given = mass if by_word else float64(n_d)
+                        if x >= given:
+                            x = (x - given) * K / (shared * A if by_word else A)
+                            j = min(int64(x), K - 1)
+                            new = j if x - j < prior[0, j] else prior_other[0, j]
+                        elif by_word:
+                            x *= m / mass
+                            j = min(int64(x), m - 1)
+                            new = there[j if x - j < threshold[0, j] else other[0, j]]
+                        else:
+                            new = s if int64(x) == own_place else int64(labels[f + int64(x)])
+                        if new == s:
+                            continue
+                    i = new & last
+                    while cells[at + i] != 0 and int64(uint64(cells[at + i]) >> shift) != new:
+                        i = (i + 1) & last
+                    d_t = float64(uint64(cells[at + i]) & low) - (1.0 if new == old else 0.0) + alpha[new]
+                    b_t = own if new == old else b[new]
+                    gain, loss = b_t, b_s
+                    if by_word:
+                        gain *= d_t * (others[s] + shared * alpha[s])
+                        loss *= d_s * (others[new] + shared * alpha[new])
+                    if turn == 0 or hashed(key, t * 4 * STEPS + 2 * turn - 1) * loss < gain:
+                        s, b_s, d_s = new, b_t, d_t
                 if s != old:
                     changed += 1
                     z[t], labels[f + own_place] = s, s
-                    take(table, old)
-                    put(table, s)
+                    take(cells, at, last, old)
+                    put(cells, at, last, s)
                     n_w[old] -= 1
                     n_w[s] += 1
                     n_k[old] -= 1
@@ -148,54 +154,30 @@ def gather(
     return m, mass
 
 
-@inline
-def pick(threshold: Any, other: Any, u: Any, m: Any) -> Any:
-    """One of m outcomes of an alias table, u in [0, 1) serving as column and as share of it."""
-    x = u * m
-    j = min(int64(x), m - 1)
-    return j if x - j < threshold[j] else int64(other[j])
-
-
-@inline
-def find(table: Any, k: Any) -> Any:
-    """The cell of topic k, or the empty one where it would be put."""
-    shift, last = uint64(table.itemsize * 4), table.shape[0] - 1
-    i = k & last
-    while table[i] != 0 and int64(uint64(table[i]) >> shift) != k:
+@kernel
+def put(cells: IntArray, at: int, last: int, k: int) -> None:
+    """Add a token of topic k to the table of cells at, ..., at + last."""
+    shift, i = uint64(cells.itemsize * 4), k & last
+    while cells[at + i] != 0 and int64(uint64(cells[at + i]) >> shift) != k:
         i = (i + 1) & last
-    return i
+    cells[at + i] = uint64(1) + (uint64(cells[at + i]) if cells[at + i] != 0 else uint64(k) << shift)
 
 
 @kernel
-def count_of(table: IntArray, k: int) -> int:
-    """How many tokens of topic k a table holds."""
-    low = (uint64(1) << uint64(table.itemsize * 4)) - uint64(1)
-    return int64(uint64(table[find(table, k)]) & low)
-
-
-@kernel
-def put(table: IntArray, k: int) -> None:
-    """Add a token of topic k."""
-    i = find(table, k)
-    cell = uint64(table[i])
-    table[i] = (uint64(k) << uint64(table.itemsize * 4)) + uint64(1) if cell == 0 else cell + uint64(1)
-
-
-@kernel
-def take(table: IntArray, k: int) -> None:
+def take(cells: IntArray, at: int, last: int, k: int) -> None:
     """Remove a token of topic k; where it was the last one, cells behind that were displaced move up."""
-    shift, last = uint64(table.itemsize * 4), table.shape[0] - 1
-    low = (uint64(1) << shift) - uint64(1)
-    i = find(table, k)
-    table[i] -= 1
-    if uint64(table[i]) & low:
+    shift, i = uint64(cells.itemsize * 4), k & last
+    while int64(uint64(cells[at + i]) >> shift) != k or cells[at + i] == 0:
+        i = (i + 1) & last
+    cells[at + i] -= 1
+    if uint64(cells[at + i]) != uint64(k) << shift:
         return
-    table[i] = 0
+    cells[at + i] = 0
     j = (i + 1) & last
-    while table[j] != 0:
-        home = int64(uint64(table[j]) >> shift) & last
+    while cells[at + j] != 0:
+        home = int64(uint64(cells[at + j]) >> shift) & last
         if (j - home) & last >= (j - i) & last:
-            table[i], table[j] = table[j], 0
+            cells[at + i], cells[at + j] = cells[at + j], 0
             i = j
         j = (j + 1) & last
 
@@ -210,7 +192,7 @@ def fill_tables(
         d = docs[t]
         labels[first[d] + seen[d]] = z[t]
         seen[d] += 1
-        put(cells[places[d] : places[d + 1]], int64(z[t]))
+        put(cells, places[d], places[d + 1] - places[d] - 1, int64(z[t]))
 
 
 @kernel

@@ -2,18 +2,17 @@
 
 The weights of a token, (n_dk + alpha_k) b_k for all k, are made in chunks of 8 topics (vectors of float32), whose sums
 are searched before their topics. The token's own count is taken off the one weight that it touches, so that nothing is
-written where a label stays. K operations for each token, vectorised; 4 K bytes for each document.
+written where a label stays. K operations for each token, vectorised; 4 K bytes for each document. The loop is written
+out, for an array that is handed to a function is counted by reference, which costs more than the function.
 See `weald.topics.sweeps` for the law.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import float32
 
-from weald._kernel import inline, kernel
+from weald._kernel import kernel
 from weald._typing import FloatArray, IntArray
 from weald.topics.chance import break_stick, hashed
 
@@ -33,7 +32,8 @@ def dense(
     V, K = offsets.shape[0] - 1, alpha.shape[0]
     Veta, n_chunks = V * eta, n_dk.shape[1] // CHUNK
     n_w = np.zeros(K, np.int64)
-    prior, b, p = np.zeros((3, n_dk.shape[1]), np.float32)
+    prior, b = np.zeros(n_dk.shape[1], np.float32), np.zeros(n_dk.shape[1], np.float32)
+    p = np.empty(n_dk.shape[1], np.float32)
     sums = np.empty(n_chunks, np.float32)
     prior[:K] = alpha
     one = float32(1.0)
@@ -54,15 +54,25 @@ def dense(
             total = float32(0.0)
             for c in range(n_chunks):
                 inner = float32(0.0)
-                for j in range(c * CHUNK, (c + 1) * CHUNK):
-                    p[j] = (row[j] + prior[j]) * b[j]
-                    inner += p[j]
+                for i in range(CHUNK):  # a constant: this becomes one vector
+                    weight = (row[c * CHUNK + i] + prior[c * CHUNK + i]) * b[c * CHUNK + i]
+                    p[c * CHUNK + i] = weight
+                    inner += weight
                 sums[c] = inner
                 total += inner
             less = own - p[old]
             p[old] = own
             sums[old // CHUNK] += less
-            new = search(p, sums, n_chunks, float32(hashed(key, t) * (total + less)))
+            x = float32(hashed(key, t) * (total + less))
+            c = 0
+            while c < n_chunks - 1 and x >= sums[c]:
+                x -= sums[c]
+                c += 1
+            new = c * CHUNK
+            inner = float32(0.0)
+            for i in range(CHUNK - 1):
+                inner += p[c * CHUNK + i]
+                new += inner <= x
             if new != old and p[new] > 0.0:  # rounding may end the search beyond the last weight
                 row[old] -= one
                 row[new] += one
@@ -85,21 +95,6 @@ def dense(
         w += 1
     tally[:] = spare, changed, evals
     return int(docs.shape[0])
-
-
-@inline
-def search(p: Any, sums: Any, n_chunks: Any, x: Any) -> Any:
-    """The first topic at which the running sum of p exceeds x, or the last one of the last chunk."""
-    c = 0
-    while c < n_chunks - 1 and x >= sums[c]:
-        x -= sums[c]
-        c += 1
-    k = c * CHUNK
-    inner = float32(0.0)
-    for j in range(c * CHUNK, (c + 1) * CHUNK - 1):
-        inner += p[j]
-        k += inner <= x
-    return k
 
 
 @kernel

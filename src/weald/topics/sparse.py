@@ -4,19 +4,18 @@
 
 The first sum is made for each token. The second is kept in blocks of 32 topics, updated where a label changes, and
 searched only where the draw falls there. What a word changes in it is undone on leaving the word, so that rare words
-cost their tokens, not K. A list is unsorted: topic and count in the halves of one integer, one cache line for most
-documents. 4 bytes for each token (8 where documents are longer than 65,535 tokens).
+cost their tokens, not K; block sums are made anew every K tokens, lest rounding adds up. A list is unsorted: topic and
+count in the halves of one integer, one cache line for most documents. 4 bytes for each token (8 where documents are
+longer than 65,535 tokens). The loop is written out as in `weald.topics.dense`.
 See `weald.topics.sweeps` for the law. Reference: Yao, Mimno, McCallum (2009).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import int64, uint64
 
-from weald._kernel import inline, kernel
+from weald._kernel import kernel
 from weald._typing import FloatArray, IntArray
 from weald.topics.chance import break_stick, hashed
 from weald.topics.dense import CHANGED, EVALS, SPARE
@@ -37,10 +36,11 @@ def sparse(
     low = (uint64(1) << shift) - uint64(1)
     n_w = np.zeros(K, np.int64)
     b, p, smooth = np.empty(K), np.empty(K), np.zeros(-(-K // BLOCK) * BLOCK)
-    sums = np.empty(smooth.shape[0] // BLOCK)
+    sums = np.zeros(smooth.shape[0] // BLOCK)
     for k in range(K):
         b[k] = eta / (n_k[k] + Veta)
         smooth[k] = alpha[k] * b[k]
+    rest, stale = 0.0, K + 1
     spare, changed, evals = tally[SPARE], tally[CHANGED], tally[EVALS]
     w = np.searchsorted(offsets, at, side="right") - 1
     while w < V:
@@ -50,13 +50,24 @@ def sparse(
         for t in range(start, end):
             k = z[t]
             b[k] = (n_w[k] + eta) / (n_k[k] + Veta)
-            smooth[k] = alpha[k] * b[k]
-        rest = sum_blocks(smooth, sums)
+            grown = alpha[k] * b[k] - smooth[k]
+            smooth[k] += grown
+            sums[k // BLOCK] += grown
+            rest += grown
+        stale += end - start
+        if stale > K:
+            rest, stale = 0.0, 0
+            for c in range(sums.shape[0]):
+                inner = 0.0
+                for i in range(BLOCK):
+                    inner += smooth[c * BLOCK + i]
+                sums[c] = inner
+                rest += inner
         for t in range(max(start, at), end):
             if spare == K - 1:
                 tally[:] = spare, changed, evals
                 return t
-            d, old = docs[t], z[t]
+            d, old = docs[t], int64(z[t])
             f, m = first[d], size[d]
             own = (n_w[old] - 1 + eta) / (n_k[old] - 1 + Veta)
             whole = b[old]
@@ -77,7 +88,20 @@ def sparse(
                     new = int64(uint64(pairs[f + place]) >> shift)
                     x -= p[place] - (own if new == old else 0.0)
             else:
-                new = search_blocks(smooth, sums, x - listed, old, less, K)
+                x -= listed
+                c, last = 0, sums.shape[0] - 1
+                while c < last:
+                    inner = sums[c] + (less if c == old // BLOCK else 0.0)
+                    if x < inner:
+                        break
+                    x -= inner
+                    c += 1
+                new, last = c * BLOCK, min((c + 1) * BLOCK, K) - 1
+                while new < last:
+                    x -= smooth[new] + (less if new == old else 0.0)
+                    if x < 0.0:
+                        break
+                    new += 1
                 new = new if smooth[new] > 0.0 else old  # rounding may end the search beyond the last weight
             if new != old:
                 n_w[old] -= 1
@@ -86,88 +110,49 @@ def sparse(
                 n_k[new] += 1
                 z[t] = new
                 changed += 1
-                size[d] = m + move(pairs, f, m, uint64(old), uint64(new), shift)
+                at_old, at_new = int64(-1), int64(-1)
+                for j in range(f, f + m):
+                    k = int64(uint64(pairs[j]) >> shift)
+                    at_old = j if k == old else at_old
+                    at_new = j if k == new else at_new
+                alone = (uint64(pairs[at_old]) & low) == uint64(1)
+                if at_new < 0:
+                    pairs[at_old] -= 1
+                    at_new = at_old if alone else f + m
+                    size[d] = m + (0 if alone else 1)
+                    pairs[at_new] = (uint64(new) << shift) + uint64(1)
+                else:
+                    pairs[at_new] += 1
+                    pairs[at_old] -= 1
+                    if alone:
+                        pairs[at_old] = pairs[f + m - 1]
+                        size[d] = m - 1
                 if new == spare:
                     break_stick(alpha, new, hashed(key, t + z.shape[0]), gamma)
                     spare += 1
-                    rest += weigh(spare, 0, eta, n_k, Veta, alpha, b, smooth, sums)
-                rest += weigh(old, n_w[old], eta, n_k, Veta, alpha, b, smooth, sums)
-                rest += weigh(new, n_w[new], eta, n_k, Veta, alpha, b, smooth, sums)
+                    grown = alpha[spare] * b[spare] - smooth[spare]
+                    smooth[spare] += grown
+                    sums[spare // BLOCK] += grown
+                    rest += grown
+                for k in (old, new):
+                    b[k] = (n_w[k] + eta) / (n_k[k] + Veta)
+                    grown = alpha[k] * b[k] - smooth[k]
+                    smooth[k] += grown
+                    sums[k // BLOCK] += grown
+                    rest += grown
         for t in range(start, end):
             k = z[t]
             word_reached[n_w[k]] += 1
             n_w[k] -= 1
             b[k] = eta / (n_k[k] + Veta)
-            smooth[k] = alpha[k] * b[k]
+            grown = alpha[k] * b[k] - smooth[k]
+            smooth[k] += grown
+            sums[k // BLOCK] += grown
+            rest += grown
+        stale += end - start
         w += 1
     tally[:] = spare, changed, evals
     return int(docs.shape[0])
-
-
-@inline
-def sum_blocks(smooth: Any, sums: Any) -> Any:
-    """Sums of the blocks OUT; returns their sum."""
-    total = 0.0
-    for c in range(sums.shape[0]):
-        inner = 0.0
-        for j in range(c * BLOCK, (c + 1) * BLOCK):
-            inner += smooth[j]
-        sums[c] = inner
-        total += inner
-    return total
-
-
-@inline
-def weigh(k: Any, n: Any, eta: Any, n_k: Any, Veta: Any, alpha: Any, b: Any, smooth: Any, sums: Any) -> Any:
-    """Make the weights of topic k anew, where the word has n tokens; returns by how much their sum has grown."""
-    b[k] = (n + eta) / (n_k[k] + Veta)
-    grown = alpha[k] * b[k] - smooth[k]
-    smooth[k] += grown
-    sums[k // BLOCK] += grown
-    return grown
-
-
-@kernel
-def search_blocks(smooth: FloatArray, sums: FloatArray, x: float, old: int, less: float, K: int) -> int:
-    """The topic at which the running sum of smooth, to which old adds less, exceeds x."""
-    c, last = 0, sums.shape[0] - 1
-    while c < last:
-        inner = sums[c] + (less if c == old // BLOCK else 0.0)
-        if x < inner:
-            break
-        x -= inner
-        c += 1
-    k, last = c * BLOCK, min((c + 1) * BLOCK, K) - 1
-    while k < last:
-        x -= smooth[k] + (less if k == old else 0.0)
-        if x < 0.0:
-            break
-        k += 1
-    return k
-
-
-@inline
-def move(pairs: Any, f: Any, m: Any, old: Any, new: Any, shift: Any) -> Any:
-    """Take one token from topic old to topic new in the list of m pairs at f; returns by how much the list grows."""
-    at, to = int64(-1), int64(-1)
-    for j in range(f, f + m):
-        k = uint64(pairs[j]) >> shift
-        at = j if k == old else at
-        to = j if k == new else to
-    fresh, alone = to < 0, uint64(pairs[at]) == (old << shift) + uint64(1)
-    if fresh and alone:
-        pairs[at] = (new << shift) + uint64(1)
-        return 0
-    if fresh:
-        pairs[at] -= 1
-        pairs[f + m] = (new << shift) + uint64(1)
-        return 1
-    pairs[to] += 1
-    pairs[at] -= 1
-    if alone:
-        pairs[at] = pairs[f + m - 1]
-        return -1
-    return 0
 
 
 @kernel
