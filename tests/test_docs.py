@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 import runpy
@@ -108,11 +109,14 @@ def test_readme_shell_commands_work(tmp_path, monkeypatch):
     X = weald.datasets.make_blobs_overlapping(400, 3, 8, separation=8.0, rng=0).X
     write_table("data.parquet", dict(zip("abc", X.T, strict=True)))
     write_table("new.csv", dict(zip("abc", X[:20].T, strict=True)))
+    texts = ["tea with milk and sugar", "milk in the tea", "a car on the road", "a fast car, a wet road"] * 10
+    Path("corpus.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in texts), encoding="utf-8")
     for arguments in commands("README.md", "weald"):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, f"weald {' '.join(arguments)}: {result.output}"
     assert Path("run/report.html").exists()
     assert Path("labels.parquet").exists()
+    assert Path("topics/report.html").exists()
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -213,6 +217,38 @@ def test_support_of_estimators(cells, tmp_path):
         assert (weald.load(path).predict(X) >= 0).all()
 
     found = [works(lambda: new().fit(X, y, sample_weight=weight)), works(batches), works(resume), works(store)]
+    assert found == cells[2:]
+
+
+@pytest.mark.parametrize("cells", rows("fractional counts"), ids=lambda cells: " ".join(cells[:2]).replace("`", ""))
+def test_support_of_topic_models(cells, tmp_path):
+    name, inference = (cell.strip("`") for cell in cells[:2])
+    data = weald.datasets.make_topics(40, 2, 12, 20, 0)
+    X, path = data.X, tmp_path / "model.weald"
+    y = data.truth["proportions"][:, 0]
+
+    def new():
+        few = {"max_iter": 4} if inference in ("online-vb", "vb", "em", "svi") else {"draws": 4, "warmup": 2}
+        if name == "HDP":
+            return weald.HDP(inference=inference, random_state=0, **few)
+        if name == "SupervisedLDA":
+            return weald.SupervisedLDA(2, random_state=0, **few)
+        return weald.LDA(2, inference=inference, random_state=0, **few)
+
+    def resume():
+        new().fit(X, y, callbacks=[weald.Checkpoint(tmp_path / "ckpt", every=1)])
+        new().fit(X, y, resume=tmp_path / "ckpt")
+
+    def store():
+        weald.save(new().fit(X, y), path)
+        assert weald.load(path).transform(X).shape[0] == 40
+
+    found = [
+        works(lambda: new().fit(0.5 * X, y)),
+        works(lambda: new().partial_fit(X).partial_fit(X)),
+        works(resume),
+        works(store),
+    ]
     assert found == cells[2:]
 
 
