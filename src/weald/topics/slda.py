@@ -82,8 +82,8 @@ class SupervisedLDA(AbstractTopicModel):
     draws, warmup : int
         Sweeps kept by each chain, and sweeps before them.
     chains : int
-        Number of chains, from different starts. Their predictions are averaged, which is worth more than longer
-        chains: on reviews one alone has R^2 0.36, four of half the length 0.45.
+        Number of chains, from different starts. Their predictions are averaged, which is worth more than one chain as
+        long as all of them.
     n_jobs : int or None
         Threads for predictions; None takes every core. Results do not depend on it.
     random_state : int, Generator, RandomState or None

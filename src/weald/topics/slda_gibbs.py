@@ -19,7 +19,6 @@ nanoseconds for each token at K = 10, and the counts of the labels are made anew
 References: journal (003) 5.3, 2.3.1; McAuliffe & Blei (2007); Griffiths & Steyvers (2004).
 
     >>> from weald.topics.corpus import Corpus
-from weald.topics.hyper import draw_alpha, draw_eta, log_joint
     >>> from weald.topics.slda_response import read_response
     >>> from weald.inference.run import run
     >>> corpus = Corpus(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.array([3, 2]), 2)

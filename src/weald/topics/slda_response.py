@@ -12,7 +12,7 @@ Gaussian with precision omega. The variables are forgotten after each draw: the 
 
 References: journal (003) (280)-(281); McAuliffe & Blei (2007), Supervised topic models; Polson, Scott, Windle (2013).
 
-    >>> read_response(np.array([1.0, 3.0, np.nan]), 3, "auto").y
+    >>> read_response(np.array([1.0, 3.0, np.nan]), 3, "gaussian").y
     array([-1.,  1., nan])
     >>> read_response(np.array(["bad", "good"]), 2, "auto").classes.tolist()
     ['bad', 'good']
