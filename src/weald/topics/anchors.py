@@ -6,9 +6,10 @@ with one topic mark the corners of the cloud of rows
     q_w = p(next word | a word w in the same document),   q_w = sum_k p(k | w) phi_k approximately
 
 which are found greedily: the row farthest from the mean, then ever the row farthest from the span of those chosen.
-Rows of words in few documents are noise and lie far out for no reason, so row w is shrunk by df_w / (df_w + 30) to the
-mean. A topic starts as q of its anchor, mixed with some of the unigram distribution. Distances are those of random
-projections onto 256 directions, and 2,000 documents suffice: cost 256 m for their m entries.
+Column v is divided by the root of its frequency, which makes sampling noise alike in all of them. Rows of words in few
+documents are noise and lie far out for no reason, so row w is shrunk by df_w / (df_w + 30) to the mean. A topic starts
+as q of its anchor, mixed with some of the unigram distribution. Distances are those of random projections onto r = 256
+directions or more, and 2,000 documents suffice: cost r m for their m entries.
 
 Reference: S. Arora et al., A practical algorithm for topic modeling with provable guarantees (2013), where the corners
 are the answer; here they are a start, so that noise in them does no harm.
@@ -30,7 +31,8 @@ import scipy.sparse as sp
 from weald._typing import FloatArray, IntArray
 from weald.topics.corpus import Corpus
 
-DOCUMENTS, CANDIDATES, DIRECTIONS = 2000, 4000, 256
+DOCUMENTS, CANDIDATES = 2000, 4000
+DIRECTIONS, MOST_DIRECTIONS = 256, 1024  # of projections, and 4 more for each topic
 RELIABLE = 30.0  # documents of a word at which half of what its row says is believed
 BACKGROUND = 0.1  # share of the unigram distribution in a first topic
 
@@ -56,7 +58,10 @@ def anchor_topics(corpus: Corpus, K: int, rng: np.random.Generator) -> FloatArra
     df, n_w = np.bincount(X.indices, minlength=len(words)), np.asarray(X.sum(axis=0))
     together = sp.csr_array(sp.diags_array(1.0 / np.asarray(X.sum(axis=1))) @ X)
     candidates = np.argsort(-df, kind="stable")[:CANDIDATES]
-    rows = _rows(X, together, candidates, n_w, rng) * (df / (df + RELIABLE))[candidates, None]
+    rows = (
+        _rows(X, together, candidates, n_w, min(DIRECTIONS + 4 * K, MOST_DIRECTIONS), rng)
+        * (df / (df + RELIABLE))[candidates, None]
+    )
     anchors = candidates[_corners(rows, K)]
     found = np.zeros((K, corpus.n_words))
     if len(anchors):
@@ -81,9 +86,11 @@ def _sample(corpus: Corpus, rng: np.random.Generator) -> tuple[Any, IntArray]:
     return sp.csr_array((data, columns, indptr), shape=(len(rows), len(words))), words
 
 
-def _rows(X: Any, together: Any, candidates: IntArray, n_w: FloatArray, rng: np.random.Generator) -> FloatArray:
+def _rows(
+    X: Any, together: Any, candidates: IntArray, n_w: FloatArray, n_directions: int, rng: np.random.Generator
+) -> FloatArray:
     """Projected rows q_w of candidates less the mean; a word says nothing of itself."""
-    R = rng.normal(size=(X.shape[1], DIRECTIONS)) / np.sqrt(DIRECTIONS)
+    R = rng.normal(size=(X.shape[1], n_directions)) / np.sqrt(n_directions * n_w / n_w.sum())[:, None]
     own = np.asarray(together.multiply(X).sum(axis=0))
     rows = together[:, candidates].T @ (X @ R) - own[candidates, None] * R[candidates]
     others = n_w - own
