@@ -86,10 +86,10 @@ def test_boards_keep_their_books():
 def test_allocation_is_the_law_it_says():
     """Log q of drawn sides, summed over all of them, is one; the priors telescope."""
     words, docs, members = np.array([0, 1, 0], np.int32), np.array([0, 0, 1], np.int32), np.arange(3)
-    phi, total = np.array([[0.7, 0.3], [0.2, 0.8]]), 0.0
+    phi, r, total = np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0.3, 0.9, 0.5]), 0.0
     for code in range(8):
         sides = np.array([code >> i & 1 for i in range(3)], np.int8)
-        log_q, log_two, log_one = allocate(members, docs, words, sides, 0.4, 0.9, phi, True, np.uint64(0))
+        log_q, log_two, log_one = allocate(members, docs, words, sides, r, 0.4, 0.9, phi, True, np.uint64(0))
         total += np.exp(log_q)
         assert log_one == pytest.approx(np.log(1.3 * 2.3 * 1.3))
         assert log_two <= log_one

@@ -12,7 +12,8 @@ topic m proposes
     shares   v beta_m and (1 - v) beta_m,    logit v uniform on [-LONGEST, 0]
     launch   words phi_1, phi_2 of two topics: expected sides of the tokens settle for a few rounds, from the words of
              two documents; they are told nothing of how the tokens lie now
-    tokens   document by document, one after the other, side s with weight (n_ds + alpha beta_s) phi_sw
+    tokens   document by document, one after the other, side s with weight (n_ds + r_ds + alpha beta_s) phi_sw, n_ds of
+             the tokens before and r_ds expected, as the launch has settled, of those after
 
 and its reverse, the merger, is judged by the probability with which the tokens would be put back where they are now.
 The topic to split is drawn by its size, the pair to merge by the likeness of its words. A topic that stands for two
@@ -148,9 +149,9 @@ class Board:
             k = int(like.argmax())
             if like[k] > ALIKE**LIKENESS:
                 pair, sides = self._between(j, k)
-                log_r, _ = self._judge(
-                    pair, shares(self.n_kw[self._order(j, k)], self.eta), sides, given=True, key=np.uint64(0)
-                )
+                phi, r = shares(self.n_kw[self._order(j, k)], self.eta), sides.astype(np.float64)
+                settle(pair.members, self.layout.docs, self.layout.words, r, *pair.weights, phi, np.empty_like(phi))
+                log_r, _ = self._judge(pair, phi, r, sides, given=True, key=np.uint64(0))
                 if log_r < 0.0:
                     self._unite(j, k, pair.members)
         return n_before - self.n_topics
@@ -160,7 +161,7 @@ class Board:
         mass, members = self.alpha * float(self.beta[m]), self.members[m]
         pair = Pair(members, (mass * share, mass * (1.0 - share)), share)
         sides = np.zeros(members.size, np.int8)
-        log_r, n_sw = self._judge(pair, self._launch(pair, rng), sides, given=False, key=sweep_key(rng))
+        log_r, n_sw = self._judge(pair, *self._launch(pair, rng), sides, given=False, key=sweep_key(rng))
         sizes = n_sw.sum(axis=1, keepdims=True)
         if sizes.min() == 0.0:
             return STAYED
@@ -183,7 +184,7 @@ class Board:
         pair, sides = self._between(j, k)
         if pair.share < 1.0 / (1.0 + math.exp(LONGEST)):
             return STAYED
-        log_r, _ = self._judge(pair, self._launch(pair, rng), sides, given=True, key=np.uint64(0))
+        log_r, _ = self._judge(pair, *self._launch(pair, rng), sides, given=True, key=np.uint64(0))
         log_r += self._log_pick(self.roots[[j, k]], (j, k)) - math.log(sides.size / self.z.size)
         if math.log1p(-rng.random()) >= -log_r:
             return STAYED
@@ -220,8 +221,8 @@ class Board:
         self.n_kw, self.roots, self.origin = self.n_kw[:last], self.roots[:last], self.origin[:last]
         self.beta = np.delete(self.beta, last)
 
-    def _launch(self, pair: Pair, rng: np.random.Generator) -> FloatArray:
-        """(2, V): words of two topics at which a few rounds arrive from the words of two documents."""
+    def _launch(self, pair: Pair, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Words (2, V) and sides r (n,) at which a few rounds arrive from the words of two documents."""
         layout, members = self.layout, pair.members
         docs, n = layout.docs[members], members.size
         whole = np.bincount(layout.words[members], minlength=layout.n_words)
@@ -232,15 +233,15 @@ class Board:
         r = np.full(n, 1.0 - pair.share)
         for _ in range(ROUNDS):
             settle(members, layout.docs, layout.words, r, *pair.weights, shares(n_sw, self.eta), n_sw)
-        return shares(n_sw, self.eta)
+        return shares(n_sw, self.eta), r
 
     def _judge(
-        self, pair: Pair, phi: FloatArray, sides: IntArray, *, given: bool, key: np.uint64
+        self, pair: Pair, phi: FloatArray, r: FloatArray, sides: IntArray, *, given: bool, key: np.uint64
     ) -> tuple[float, FloatArray]:
         """Log of p(two) / p(one) over the proposal of given sides, or of sides drawn into it; words of the sides."""
         layout, V = self.layout, self.layout.n_words
         log_q, log_two, log_one = allocate(
-            pair.members, layout.docs, layout.words, sides, *pair.weights, phi, given, key
+            pair.members, layout.docs, layout.words, sides, r, *pair.weights, phi, given, key
         )
         n_sw = counted(layout.words[pair.members], sides, 2, V)
         log_words = float(log_evidence(n_sw, self.eta).sum() - log_evidence(n_sw.sum(axis=0), self.eta))
@@ -309,8 +310,8 @@ def settle(
 
 @kernel
 def allocate(
-    members: IntArray, docs: IntArray, words: IntArray, sides: IntArray, a0: float, a1: float, phi: FloatArray,
-    given: bool, key: np.uint64,
+    members: IntArray, docs: IntArray, words: IntArray, sides: IntArray, r: FloatArray, a0: float, a1: float,
+    phi: FloatArray, given: bool, key: np.uint64,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Draw the sides of tokens one after the other, or judge the given ones.
 
@@ -318,21 +319,29 @@ def allocate(
     topics, and for one.
     """
     log_q, log_two, log_one = 0.0, 0.0, 0.0
-    n0, n1, at = a0, a1, -1
-    for i in range(members.size):
-        d, w = docs[members[i]], words[members[i]]
-        if d != at:
-            n0, n1, at = a0, a1, d
-        p0, p1 = n0 * phi[0, w], n1 * phi[1, w]
-        if not given:
-            sides[i] = 1 if uniform(key, i, 0) * (p0 + p1) >= p0 else 0
-        log_one += math.log(n0 + n1)
-        if sides[i] == 1:
-            log_q += math.log(p1 / (p0 + p1))
-            log_two += math.log(n1)
-            n1 += 1.0
-        else:
-            log_q += math.log(p0 / (p0 + p1))
-            log_two += math.log(n0)
-            n0 += 1.0
+    start, n = 0, members.size
+    while start < n:
+        d, stop, later0, later1 = docs[members[start]], start, 0.0, 0.0
+        while stop < n and docs[members[stop]] == d:
+            later1 += r[stop]
+            later0 += 1.0 - r[stop]
+            stop += 1
+        n0, n1 = a0, a1
+        for i in range(start, stop):
+            w = words[members[i]]
+            later1 -= r[i]
+            later0 -= 1.0 - r[i]
+            p0, p1 = (n0 + max(later0, 0.0)) * phi[0, w], (n1 + max(later1, 0.0)) * phi[1, w]
+            if not given:
+                sides[i] = 1 if uniform(key, i, 0) * (p0 + p1) >= p0 else 0
+            log_one += math.log(n0 + n1)
+            if sides[i] == 1:
+                log_q += math.log(p1 / (p0 + p1))
+                log_two += math.log(n1)
+                n1 += 1.0
+            else:
+                log_q += math.log(p0 / (p0 + p1))
+                log_two += math.log(n0)
+                n0 += 1.0
+        start = stop
     return log_q, log_two, log_one
