@@ -5,7 +5,7 @@ with one topic mark the corners of the cloud of rows
 
     q_w = p(next word | a word w in the same document),   q_w = sum_k p(k | w) phi_k approximately
 
-which are found greedily: the row farthest from the mean, then ever the row farthest from the span of those chosen.
+which are found greedily: the row farthest from the mean, then ever the row farthest from the flat through those chosen.
 Column v is divided by the root of its frequency, which makes sampling noise alike in all of them. Rows of words in few
 documents are noise and lie far out for no reason, so row w is shrunk by df_w / (df_w + 30) to the mean. A topic starts
 as q of its anchor, mixed with some of the unigram distribution. Distances are those of random projections onto r = 256
@@ -89,24 +89,31 @@ def _sample(corpus: Corpus, rng: np.random.Generator) -> tuple[Any, IntArray]:
 def _rows(
     X: Any, together: Any, candidates: IntArray, n_w: FloatArray, n_directions: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Projected rows q_w of candidates less the mean; a word says nothing of itself."""
+    """Projected rows q_w of candidates less the mean.
+
+    Of itself a word is not asked, which bursts and short documents would spoil: its frequency, times what it multiplies
+    that of other words by on average, takes the place.
+    """
     R = rng.normal(size=(X.shape[1], n_directions)) / np.sqrt(n_directions * n_w / n_w.sum())[:, None]
     own = np.asarray(together.multiply(X).sum(axis=0))
+    others = np.where(own < (1.0 - 1e-9) * n_w, n_w - own, 0.0)  # zero where a word has documents of its own
     rows = together[:, candidates].T @ (X @ R) - own[candidates, None] * R[candidates]
-    others = n_w - own
     rows /= np.maximum(others[candidates], 1e-12)[:, None]
-    rows[others[candidates] <= 1e-9 * n_w[candidates]] = 0.0
-    return np.asarray(rows - (others @ R) / max(others.sum(), 1e-12) * (rows != 0).any(axis=1, keepdims=True))
+    itself = np.minimum(n_w[candidates] / n_w.sum() * (rows * rows).sum(axis=1), 1.0)[:, None]
+    rows = (rows + itself * R[candidates]) / (1.0 + itself) - (others @ R) / max(others.sum(), 1e-12)
+    rows[others[candidates] == 0] = 0.0
+    return np.asarray(rows)
 
 
 def _corners(rows: FloatArray, K: int) -> IntArray:
-    """Greedily, the rows farthest from the span of those before; fewer than K where the span is all."""
-    chosen: list[int] = []
-    first = float((rows * rows).sum(axis=1).max())
+    """Greedily, the rows farthest from the flat through those before; fewer than K where the flat holds all."""
+    first = int((rows * rows).sum(axis=1).argmax())
+    chosen, size = [first], float(rows[first] @ rows[first])
+    rows = rows - rows[first]
     while len(chosen) < K:
         square = (rows * rows).sum(axis=1)
         far = int(square.argmax())
-        if square[far] <= 1e-9 * first or first == 0.0:
+        if square[far] <= 1e-9 * size:
             break
         chosen.append(far)
         direction = rows[far] / np.sqrt(square[far])

@@ -260,9 +260,9 @@ class LDA(AbstractTopicModel):
             total = max(n_seen, n_documents or 0)
             if state is None and len(rows):
                 state = first_state(rule, corpus, total, step_rng(key, chain=0, sweep=0))
-            for start in range(0, len(rows), rule.batch_size):
+            for some in rule.cut(rows):
                 assert state is not None  # there is a document
-                state, _ = learn_batch(rule, state, corpus, rows[start : start + rule.batch_size], total)
+                state, _ = learn_batch(rule, state, corpus, some, total)
         return state
 
     def _keep_stream(self, state: OnlineState | None) -> Self:
@@ -354,7 +354,7 @@ class LDA(AbstractTopicModel):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = self._whole  # scikit-learn's checks then pass whole numbers
+        tags.input_tags.categorical = True  # scikit-learn's checks then pass whole numbers, as perplexity needs
         return tags
 
 

@@ -82,6 +82,10 @@ class OnlineRule:
     batch_size: int = 256
     engine: Threads = field(default_factory=Threads)
 
+    def cut(self, rows: IntArray) -> list[IntArray]:
+        """Batches of nearly equal size, at most `batch_size`; none where there are no rows."""
+        return np.array_split(rows, -(-len(rows) // self.batch_size)) if len(rows) else []
+
 
 @dataclass(frozen=True, eq=False)
 class OnlineState:
@@ -196,8 +200,7 @@ class OnlinePasses(AbstractKernel):
         order = rng.permutation(np.flatnonzero(np.diff(self.corpus.indptr)))
         state = replace(state, weights=state.weights.copy())
         total = dict.fromkeys(("objective", "n_tokens", "n_rounds", "n_soft"), 0.0)
-        for start in range(0, len(order), self.rule.batch_size):
-            rows = order[start : start + self.rule.batch_size]
+        for rows in self.rule.cut(order):
             state, figures = learn_batch(self.rule, state, self.corpus, rows, len(order))
             total = {name: total[name] + value for name, value in figures.items()}
         if self.rule.eta is None and not is_soft(state, len(order)):
