@@ -133,7 +133,7 @@ def joint_pvalue(sampler, seed, n=2000):
     return min(joint(prior, simulate, step, measure, n=n, rng=np.random.default_rng(seed)).values())
 
 
-@pytest.mark.parametrize("sampler", ["dense", "sparse"])
+@pytest.mark.parametrize("sampler", ["dense", "sparse", "alias"])
 def test_a_step_passes_the_joint_test(sampler):
     assert joint_pvalue(sampler, 1) > BUDGET
 
@@ -209,6 +209,7 @@ def test_the_choice_of_sweep_is_told(small):
     many = gibbs(small, 300, draws=4, warmup=2, key=KEY)
     assert many.attrs["sampler"] == "sparse"
     assert "less work" in many.attrs["sampler_why"]
+    assert LDAKernel(small, 4000).method(300.0) == "alias"
     asked = gibbs(small, 4, sampler="sparse", draws=4, warmup=2, key=KEY).attrs
     assert (asked["sampler"], asked["sampler_why"]) == ("sparse", "asked for")
 

@@ -13,9 +13,10 @@ taken within one chain, that with the best mean log joint, for topics of two cha
 together say whether they agree: R-hat of the log joint, or halves of chains that differ by less than matters.
 
 Which sweep is faster follows from what it computes: a dense one K weights for each token, eight at a time; a sparse one
-as many as the document has topics, one by one, which takes five times as long. Both have one law, so the choice may
-change from sweep to sweep. Cost at K = 20 about 0.05 us for each token and sweep, at K = 1,000 about 0.07 us. Memory:
-12 bytes for each token, and 4 K V for the mean of phi.
+as many as the document has topics, one by one, which takes five times as long. Both have one law. Where documents have
+hundreds of topics alias sweeps take over, whose cost is fixed. The choice is free to change during warmup only. Cost at
+K = 20 about 0.05 us for each token and sweep, at K = 1,000 about 0.07 us. Memory: 16 bytes for each token, and 4 K V
+for the mean of phi.
 
     >>> from weald.datasets import make_topics
     >>> X = make_topics(200, 3, 60, 50, 0).X
@@ -52,6 +53,7 @@ WARMUP, DRAWS = 100, 100
 MOST_MEANS = 50  # draws that make the means
 FIRST_MASS, FIRST_ETA = 2.0, 0.05  # sum of alpha, and eta, at first
 LISTED = 5.0  # topics that a dense sweep weighs while a sparse one weighs a topic of a list
+ALIAS = 200.0  # topics of a document from which on alias sweeps gain more than their smaller steps lose
 WORDS_AT_ONCE = 4_000_000  # weights of first labels made at a time
 CLOSE, FEWEST = 0.005, 10  # nats per token that do not matter, half a percent of perplexity; draws of half a chain
 CURE = "chains have found different topics: raise warmup, or look at topics that only one of them has"
@@ -168,7 +170,9 @@ class LDAKernel(AbstractKernel):
         """The sweep for documents with so many topics on average: the one with less work."""
         if self.sampler != "auto":
             return self.sampler
-        return "dense" if self.n_topics <= LISTED * listed else "sparse"
+        if self.n_topics <= LISTED * listed:
+            return "dense" if self.n_topics <= LISTED * ALIAS else "alias"
+        return "sparse" if listed <= ALIAS else "alias"
 
     def _averaged(self, state: LDAState, n_k: IntArray) -> LDAState:
         """The state with its draw in the means, where it is due."""
@@ -234,7 +238,7 @@ def gibbs(
     eta : float, optional
         Prior weight of each word in a topic; None learns it.
     sampler : str
-        ``"dense"``, ``"sparse"``, or ``"auto"``: the faster one.
+        ``"dense"``, ``"sparse"``, ``"alias"``, or ``"auto"``: the one with less work.
     draws, warmup : int, optional
         Kept sweeps, and sweeps before them.
     chains : int
@@ -311,5 +315,5 @@ def _choice(kernel: LDAKernel, state: LDAState) -> dict[str, JSON]:
     method = kernel.method(state.listed)
     if kernel.sampler != "auto":
         return {"sampler": method, "sampler_why": "asked for"}
-    why = f"{kernel.n_topics} topics in vectors of 8, or {state.listed:.1f} topics of a document one by one"
+    why = f"{kernel.n_topics} topics in vectors of 8, {state.listed:.1f} topics of a document one by one, or proposals"
     return {"sampler": method, "sampler_why": f"less work: {why}"}
