@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-SLOW   ?= tests benchmarks
+TESTS  ?= tests
 
 .PHONY: help demo test test-slow check bench docs format clean
 
@@ -13,10 +13,10 @@ demo: $(VENV)/.app                ## cluster bundled data end to end; prints whe
 	$(BIN)/weald demo
 
 test: $(VENV)/.test               ## the fast tests, with warnings as errors
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto $(TESTS)
 
 test-slow: $(VENV)/.test          ## long statistical and real-data tests
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto -m slow $(TESTS)
 
 check: $(VENV)/.lint              ## style, types, import time, links of the documentation
 	$(BIN)/ruff check .

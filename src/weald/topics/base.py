@@ -10,8 +10,8 @@ numbered by size, largest first, whatever the order in which inference found the
     >>> counts = CountVectorizer(stop_words="english").fit(texts)
     >>> lda = weald.LDA(n_topics=2, inference="online-vb", random_state=0).fit(counts.transform(texts))
     >>> words = counts.get_feature_names_out()
-    >>> lda.topics_(2, words)
-    [('car', 'road'), ('milk', 'tea')]
+    >>> sorted(sorted(topic) for topic in lda.topics_(2, words))
+    [['car', 'road'], ['milk', 'tea']]
     >>> lda.coherence_([text.split() for text in texts], words=words, n_words=2).round(2)
     array([1., 1.])
 """
