@@ -70,7 +70,7 @@ class Corpus:
     @cached_property
     def frequencies(self) -> FloatArray:
         """(V,): tokens of each word."""
-        return np.bincount(self.words, self.counts, minlength=self.n_words)
+        return np.bincount(self.words, self.counts, minlength=self.n_words).astype(np.float64)
 
     def part(self, start: int, stop: int) -> Self:
         """Documents start, ..., stop - 1: views."""

@@ -254,7 +254,7 @@ class SVIPasses(AbstractKernel):
 
     def init(self, rng: np.random.Generator) -> SVIState:
         """Topics from a short chain on some documents."""
-        return first_state(self.rule, self.corpus, np.count_nonzero(np.diff(self.corpus.indptr)), rng)
+        return first_state(self.rule, self.corpus, float(np.count_nonzero(np.diff(self.corpus.indptr))), rng)
 
     def step(self, rng: np.random.Generator, state: SVIState) -> tuple[SVIState, Mapping[str, float]]:
         """Every document once."""

@@ -121,7 +121,7 @@ def seat(
     for k in range(K):
         after += n_k[k]
     for t in range(T):
-        k = np.argmax(theta)
+        k = int(np.argmax(theta))
         zeta[t, k] = 1.0
         after = max(after - n_k[k], 0.0)
         g[t, 0], g[t, 1] = 1.0 + n_k[k], alpha + after
