@@ -14,6 +14,10 @@ CLAIMS = (
     "dp_mixture",
     "dp_scaling",
     "tree_guided",
+    "topics_speed",
+    "topics_online",
+    "topics_hdp",
+    "topics_supervised",
 )
 LONG = ("canopy_table",)  # run when named
 
