@@ -333,8 +333,11 @@ def _times(dates: Array, n: int) -> tuple[FloatArray, bool]:
     """Numbers (n,), days since 1970 for dates, NaN where there is none; and whether they are dates."""
     values = np.asarray(dates)
     if values.dtype.kind == "O":
-        values = np.array([np.datetime64("NaT") if value is None or value != value else value for value in values])
-        values = values.astype("datetime64[s]" if values.dtype.kind in "OM" else np.float64)
+        gone = [value is None or value != value for value in values]
+        present = np.array([value for value, missing in zip(values, gone, strict=True) if not missing])
+        known = present.astype("datetime64[s]" if present.dtype.kind in "OMU" else np.float64)
+        values = np.full(len(gone), np.datetime64("NaT", "s") if known.dtype.kind == "M" else np.nan)
+        values[~np.array(gone)] = known
     if values.shape != (n,):
         raise DataError(f"dates must hold one date or number for each of the {n} documents, got shape {values.shape}")
     if values.dtype.kind == "M":
