@@ -89,7 +89,8 @@ def of_chains(
     figures = {"rhat": r, "ess_bulk": ess}
     if r > RHAT_LIMIT:
         advice = ("raise warmup and draws", cure)
-        return Status(Verdict.CAUTION, f"chains disagree: R-hat {r:.3f} is above {RHAT_LIMIT}", advice, figures)
+        what = "chains disagree" if len(first) > 1 else "halves of the chain disagree"
+        return Status(Verdict.CAUTION, f"{what}: R-hat {r:.3f} is above {RHAT_LIMIT}", advice, figures)
     if ess < ESS_PER_CHAIN * first.shape[0]:
         message = f"an effective sample of {ess:.0f} from {first.size} draws is small"
         return Status(Verdict.CAUTION, message, ("raise draws",), figures)
