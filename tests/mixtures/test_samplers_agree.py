@@ -19,6 +19,7 @@ ROWS = Rows(X, FullGaussian.from_data(X, 3, kappa=0.02, nu=3.5))
 PRIORS = {"dp": DirichletProcess(), "mfm": MixtureOfFiniteMixtures()}
 WARMUP = 200
 SLOW = pytest.mark.slow
+COMMON = 0.05  # the effective size of a rarer event is anybody's guess: a chain visits it a few times
 SIGMAS = 4.5  # two-sided 7e-6 for each comparison
 
 
@@ -53,8 +54,10 @@ def test_samplers_agree_on_the_galaxies(prior, times):
     for name, figures in found.items():
         for figure, x in figures.items():
             assert standardised(x, reference[figure]) < SIGMAS, f"{name}: {figure}"
-        some = [standardised(x == k, reference["n_clusters"] == k) for x in [figures["n_clusters"]] for k in (4, 6, 8)]
-        assert max(some) < SIGMAS, f"{name}: number of clusters"
+        x, y = figures["n_clusters"], reference["n_clusters"]
+        some = {k: standardised(x == k, y == k) for k in np.unique(y) if np.mean(y == k) > COMMON}
+        assert len(some) > 3
+        assert max(some.values()) < SIGMAS, f"{name}: number of clusters {some}"
 
 
 def test_another_prior_is_told_apart():
