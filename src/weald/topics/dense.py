@@ -98,6 +98,13 @@ def dense(
 
 
 @kernel
+def add_counts(x: IntArray, counts: IntArray) -> None:
+    """Add how often each number occurs in x, of whatever dtype: `np.bincount` would copy x to eight bytes a number."""
+    for t in range(x.shape[0]):
+        counts[x[t]] += 1
+
+
+@kernel
 def count_dense(docs: IntArray, z: IntArray, n_dk: FloatArray) -> None:
     """Add the tokens to n_dk (D, K)."""
     for t in range(docs.shape[0]):

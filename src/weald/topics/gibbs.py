@@ -54,7 +54,7 @@ MOST_MEANS = 50  # draws that make the means
 FIRST_MASS, FIRST_ETA = 2.0, 0.05  # sum of alpha, and eta, at first
 LISTED = 5.0  # topics that a dense sweep weighs while a sparse one weighs a topic of a list
 ALIAS = 200.0  # topics of a document from which on alias sweeps gain more than their smaller steps lose
-WORDS_AT_ONCE = 4_000_000  # weights of first labels made at a time
+AT_ONCE = 4_000_000  # weights, and first labels, made at a time
 CLOSE, FEWEST = 0.005, 10  # nats per token that do not matter, half a percent of perplexity; draws of half a chain
 CURE = "chains have found different topics: raise warmup, or look at topics that only one of them has"
 
@@ -188,12 +188,15 @@ class LDAKernel(AbstractKernel):
 def labels(tokens: Tokens, phi: FloatArray, rng: np.random.Generator) -> IntArray:
     """(N,) uint16: a topic for each token, drawn in proportion to phi (K, V) of its word."""
     K, V = phi.shape
-    z, step = np.empty(tokens.docs.size, np.uint16), max(1, WORDS_AT_ONCE // K)
-    for w in range(0, V, step):
-        offsets = tokens.offsets[w : min(w + step, V) + 1]
-        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        table = AliasTable(np.ascontiguousarray(phi[:, w : w + step].T))
+    z, w = np.empty(tokens.docs.size, np.uint16), 0
+    while w < V:
+        most = int(np.searchsorted(tokens.offsets, tokens.offsets[w] + AT_ONCE, side="right")) - 1
+        stop = min(max(w + 1, most), w + max(1, AT_ONCE // K), V)
+        offsets = tokens.offsets[w : stop + 1]
+        rows = np.repeat(np.arange(stop - w), np.diff(offsets))
+        table = AliasTable(np.ascontiguousarray(phi[:, w:stop].T))
         z[offsets[0] : offsets[-1]] = table.draw(rng, rows.size, rows)
+        w = stop
     return z
 
 

@@ -37,7 +37,7 @@ from weald._typing import FloatArray, IntArray
 from weald.exceptions import ParameterError
 from weald.topics.alias_mh import alias, fill_tables, lists_of
 from weald.topics.corpus import Tokens
-from weald.topics.dense import CHUNK, count_dense, dense, reach_dense
+from weald.topics.dense import CHUNK, add_counts, count_dense, dense, reach_dense
 from weald.topics.sparse import count_sparse, most_sparse, reach_sparse, sparse
 
 ROOM = 32  # topics added where an HDP runs out of them
@@ -192,7 +192,8 @@ METHODS: dict[str, type[AbstractCounts]] = {"dense": Matrix, "sparse": Lists, "a
 
 def _first(tokens: Tokens) -> tuple[IntArray, type[np.unsignedinteger[Any]]]:
     """Where each document begins if tokens lie document by document, and a dtype that holds a topic and a count."""
-    lengths = np.bincount(tokens.docs, minlength=tokens.n_documents)
+    lengths = np.zeros(tokens.n_documents, np.int64)
+    add_counts(tokens.docs, lengths)
     return np.append(0, np.cumsum(lengths)), np.uint32 if lengths.max(initial=0) <= SHORT else np.uint64
 
 
@@ -228,7 +229,8 @@ def sweep(
     if method == "alias" and spare >= 0:
         raise ParameterError("alias sweeps have no topics to come: use 'sparse' or 'dense'")
     z, alpha = z.copy(), np.array(alpha, np.float64)
-    n_k = np.bincount(z, minlength=alpha.size)
+    n_k = np.zeros(alpha.size, np.int64)
+    add_counts(z, n_k)
     word_reached = np.zeros(int(np.diff(tokens.offsets).max(initial=0)) + 1, np.int64)
     tally = np.array([spare, 0, 0])
     at = 0
