@@ -17,7 +17,7 @@ from weald.exceptions import DataError, ParameterError, StatusWarning
 from weald.families import DiagonalGaussian, FullGaussian
 from weald.mixtures.base_measure import firm
 from weald.mixtures.dp_mixture import DPMixture
-from weald.mixtures.samplers import from_some
+from weald.mixtures.partition_starts import from_some
 from weald.partitions import DirichletProcess, MixtureOfFiniteMixtures
 
 SAMPLERS = ("collapsed", "tree-guided", "parallel", "vb")

@@ -172,7 +172,11 @@ class ParallelKernel(AbstractKernel):
     def init(self, rng: np.random.Generator) -> ParallelState:
         """The first partition, with hyperparameters drawn given it."""
         n = self.rows.n_rows
-        labels = np.zeros(n, np.int64) if self.first is None else np.asarray(self.first(rng))
+        return self.begun(np.zeros(n, np.int64) if self.first is None else np.asarray(self.first(rng)), rng)
+
+    def begun(self, labels: IntArray, rng: np.random.Generator) -> ParallelState:
+        """The partition of labels (n,), with hyperparameters drawn given it."""
+        n = self.rows.n_rows
         if labels.shape != (n,):
             raise DataError(f"first must give one label for each of {n} rows, got the shape {labels.shape}")
         _, z, sizes = np.unique(labels, return_inverse=True, return_counts=True)

@@ -4,9 +4,10 @@
                 many rows, or a family of one's own, uncompiled   -> parallel
 
 Chains start from the Voronoi cells of a few random rows, as many as a log-uniform draw says: chains that begin far
-apart and end together can be believed. The parallel sampler starts from what a short tree-guided chain finds in some
-rows, others for each chain; with `assign="auto"` the first half of its warmup remembers lists of candidates where
-clusters are very many, which are no draws but arrive sooner. A chain with more clusters than it should have is stopped.
+apart and end together can be believed. The parallel sampler starts from what is found in some rows, others for each
+chain (`weald.mixtures.partition_starts`); with `assign="auto"` the first half of its warmup remembers lists of
+candidates where clusters are very many, which are no draws but arrive sooner. A chain with more clusters than it should
+have is stopped.
 
     >>> n_sweeps(5_000, 4)
     500
@@ -14,18 +15,15 @@ clusters are very many, which are no draws but arrive sooner. A chain with more 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import pairwise_distances_argmin
 
-from weald._random import sweep_key
-from weald._typing import Array, FloatArray, IntArray, Matrix
-from weald.assign import AbstractAssignment, ExactAssignment, ListsAssignment, Rows, assignment_from_name, sample_all
+from weald._typing import Array, FloatArray
+from weald.assign import AbstractAssignment, ListsAssignment, Rows, assignment_from_name
 from weald.engine import Threads
 from weald.exceptions import ParameterError, Status, Verdict
 from weald.inference.run import AbstractKernel, Chain, Stop, run
@@ -33,6 +31,7 @@ from weald.mixtures.collapsed import CollapsedKernel
 from weald.mixtures.laws import is_compiled
 from weald.mixtures.outcome import Sampled, longest
 from weald.mixtures.parallel import ParallelKernel
+from weald.mixtures.partition_starts import from_some, guess, voronoi
 from weald.mixtures.tree_guided import TreeGuidedKernel
 from weald.mixtures.variational import variational
 from weald.mixtures.verdict import of_chains
@@ -44,8 +43,6 @@ SLOW_ROWS = 300  # the same for families that are not compiled
 WORK = 10_000_000  # rows redrawn by all chains, if the user does not say
 MIN_SWEEPS, MAX_SWEEPS = 100, 2_000
 SOME_ATOMS = 500  # beyond twice the most clusters
-SOME_ROWS, SOME_SWEEPS = 5_000, 50  # of the chain that large data start from
-SOME_CELLS = (100, 500)  # that it starts from, log-uniform
 HYPER = ("concentration", "discount", "log_u")
 JUDGED = ("log_joint", "n_clusters", "largest")
 MAX_LABELS = 50_000_000  # labels of rows kept in all draws
@@ -185,47 +182,9 @@ def strict_assignment(name: str, most: int, width: int) -> AbstractAssignment:
     return assignment_from_name(name, most, width=width, draws=True, strict=name == "auto")
 
 
-def guess(n: int) -> int:
-    """A first guess of the number of clusters, for scales and starts: log2 of the number of rows."""
-    return 1 + int(math.log2(n))
-
-
 def n_sweeps(n: int, chains: int) -> int:
     """Sweeps of each chain, if the user does not say."""
     return int(min(max(WORK // (n * chains), MIN_SWEEPS), MAX_SWEEPS))
-
-
-def voronoi(rows: Rows, rng: np.random.Generator, k: int | None = None) -> IntArray:
-    """(n,): labels by the nearest of k random rows; by default log k is uniform up to log of a guess.
-
-    Few rather than many: moves split a large cluster more readily than they merge the halves of one.
-    """
-    if k is None:
-        k = min(int(math.exp(rng.uniform(0.0, math.log(guess(rows.n_rows) + 1)))), rows.n_rows)
-    C: Matrix = rows.family.coordinates(rows.X)
-    chosen = rng.choice(rows.n_rows, k, replace=False)
-    return np.asarray(pairwise_distances_argmin(C, C[chosen]))
-
-
-def from_some(rows: Rows, prior: AbstractPartition, engine: Threads, rng: np.random.Generator) -> IntArray:
-    """(n,): labels of all rows by the clusters that a short chain finds in some of them.
-
-    It starts from many cells: of hundreds of clusters, halves are merged sooner than a few large ones are split.
-    """
-    some = np.sort(rng.choice(rows.n_rows, min(rows.n_rows, SOME_ROWS), replace=False))
-    few = rows.taken(some)
-    n_cells = min(int(math.exp(rng.uniform(*np.log(SOME_CELLS)))), some.size)
-    first, seed = partial(voronoi, few, k=n_cells), int(rng.integers(2**31))
-    kernel = TreeGuidedKernel(few, prior, first=first, most=2 * SOME_CELLS[1], seed=seed)
-    state = kernel.init(rng)
-    for _ in range(SOME_SWEEPS):
-        state, _ = kernel.step(rng, state)
-    if some.size == rows.n_rows:
-        return state.z
-    exact, log_w = ExactAssignment(), np.log(state.S[:, -1] / some.size)
-    plan, _ = exact.refresh(exact.prepare(rows), rows.family.mode_eta(state.S), log_w, 0, {})
-    none = np.full(rows.n_rows, -1, np.int32)
-    return sample_all(exact, plan, rows, none, state.S, {}, sweep_key(rng), engine).z
 
 
 def collect(state: Any) -> dict[str, Array]:
