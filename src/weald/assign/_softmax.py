@@ -16,7 +16,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
+from numba import types
+from numba.extending import intrinsic, overload
 
 from weald._kernel import kernel, ordered
 from weald._random import uniform
@@ -33,8 +34,9 @@ _F5, _F4, _F3, _F2, _F1 = (np.float32(c) for c in (0.00133813025, 0.00966636852,
 _D13, _D12, _D11, _D10, _D9, _D8, _D7, _D6, _D5, _D4, _D3, _D2, _D1 = (
     math.log(2.0) ** k / math.factorial(k) for k in range(13, 0, -1)
 )
-_I_SIGN, _I_MASK, _I_SHIFT, _I_ZERO, _I_LEAST = (np.int32(v) for v in (31, 2**31 - 1, 23, 0, -(2**31)))
-_L_SIGN, _L_MASK, _L_SHIFT, _L_ZERO, _L_LEAST = (np.int64(v) for v in (63, 2**63 - 1, 52, 0, -(2**63)))
+_F_ZERO = np.float32(0.0)
+_I_SIGN, _I_MASK, _I_SHIFT, _I_BIAS, _I_LEAST = (np.int32(v) for v in (31, 2**31 - 1, 23, 127, -(2**31)))
+_L_SIGN, _L_MASK, _L_SHIFT, _L_BIAS, _L_LEAST = (np.int64(v) for v in (63, 2**63 - 1, 52, 1023, -(2**63)))
 
 
 def _peaks(row: Any, peaks: Any) -> Any:
@@ -48,9 +50,20 @@ def _peaks(row: Any, peaks: Any) -> Any:
 def _exp_group(group: Any, top: Any, y: Any, lane: Any) -> Any:
     """Y = exp(group - top) for 64 scores, 0 where the difference lies below -CUT; lane += y.
 
-    exp(a) = 2**n 2**r with r in [-1/2, 1/2]: a polynomial in r, and n added to the exponent bits.
+    exp(a) = 2**n 2**r with r in [-1/2, 1/2]: 2**n by its bits, 2**r by a polynomial.
     """
     raise NotImplementedError("compiled code only")
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _float_of(typing_context: Any, bits: Any) -> Any:
+    """The float whose bits these are, in its register: a way round through memory costs as much as the exponential."""
+    to = types.float32 if bits.bitwidth == 32 else types.float64
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], context.get_value_type(to))
+
+    return to(bits), generate
 
 
 @overload(_peaks, inline="always")
@@ -85,20 +98,18 @@ def _peaks_typed(row, peaks):  # type: ignore[no-untyped-def]
 @overload(_exp_group, inline="always")
 def _exp_group_typed(group, top, y, lane):  # type: ignore[no-untyped-def]
     def exp32(group, top, y, lane):  # type: ignore[no-untyped-def]
-        bits = y.view(np.int32)
         for j in range(LANES):
             a = group[j] - top
             kept = a >= _F_FLOOR
             t = (a if kept else _F_FLOOR) * _F_LOG2E
             n = np.int32(t - _F_HALF)
             r = t - np.float32(n)
-            y[j] = ((((_F5 * r + _F4) * r + _F3) * r + _F2) * r + _F1) * r + _F_ONE
-            power = bits[j] + (n << _I_SHIFT)
-            bits[j] = power if kept else _I_ZERO
+            p = ((((_F5 * r + _F4) * r + _F3) * r + _F2) * r + _F1) * r + _F_ONE
+            p *= _float_of(np.int32((n + _I_BIAS) << _I_SHIFT))
+            y[j] = p if kept else _F_ZERO
             lane[j] += y[j]
 
     def exp64(group, top, y, lane):  # type: ignore[no-untyped-def]
-        bits = y.view(np.int64)
         for j in range(LANES):
             a = group[j] - top
             kept = a >= -CUT
@@ -106,9 +117,9 @@ def _exp_group_typed(group, top, y, lane):  # type: ignore[no-untyped-def]
             n = np.int64(t - 0.5)
             r = t - n
             p = ((((((_D13 * r + _D12) * r + _D11) * r + _D10) * r + _D9) * r + _D8) * r + _D7) * r
-            y[j] = ((((((p + _D6) * r + _D5) * r + _D4) * r + _D3) * r + _D2) * r + _D1) * r + 1.0
-            power = bits[j] + (n << _L_SHIFT)
-            bits[j] = power if kept else _L_ZERO
+            p = ((((((p + _D6) * r + _D5) * r + _D4) * r + _D3) * r + _D2) * r + _D1) * r + 1.0
+            p *= _float_of((n + _L_BIAS) << _L_SHIFT)
+            y[j] = p if kept else 0.0
             lane[j] += y[j]
 
     return exp32 if group.dtype.bitwidth == 32 else exp64

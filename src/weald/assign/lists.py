@@ -47,7 +47,7 @@ from weald.assign.base import MAX_TILE_ROWS, TILE, AbstractAssignment, Memory, P
 from weald.assign.exact import ExactAssignment, padded_columns, score_matrix, score_tile
 
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)  # the top six bits of its product with 2**j tell j
-FAR = 1e6  # nats below the best, beyond which nothing is listed
+FAR = 1e20  # nats below the best, beyond which nothing is listed: columns that only pad a row
 PLACE = np.argsort([(int(DE_BRUIJN) << j) % 2**64 >> 58 for j in range(64)])
 
 

@@ -14,7 +14,8 @@ Early sweeps of stochastic EM on many rows are incremental (Neal & Hinton 1998):
 parts, and parameters follow each part. Every part is a block of Gibbs sampling, so nothing is lost, and parameters
 settle in about half the number of sweeps. The first two sweeps are whole: components that start from single rows would
 starve on parts. After each early sweep but the very first components are relocated (`weald.mixtures.relocate`). Where
-rows abound, `SETTLING` sweeps over a subset of them, relocations included, come before the first.
+rows abound, and a start has looked at single rows only, `SETTLING` sweeps over a subset of rows, relocations included,
+come before the first.
 
 For conjugate families the bound needs nothing but contract A,
     ELBO = sum_i log sum_k exp(E[log w_k] + <T_i, E[eta_k]>) - sum_k KL(eta_k) - KL(w),   KL = <S, E[eta]> - log m(S).

@@ -38,7 +38,7 @@ from weald.inference.run import Chain, run
 from weald.mixtures.kernels import RULES, MixtureKernel, MixtureState, Model
 from weald.mixtures.outcome import best_of, longest, matched, point
 from weald.mixtures.predictor import AbstractComponentEstimator
-from weald.mixtures.starts import STARTS, first_statistics
+from weald.mixtures.starts import LOOKING, STARTS, first_statistics
 from weald.mixtures.verdict import of_chains, of_optimiser, stopping
 from weald.partitions import FiniteDirichlet
 from weald.persist import read
@@ -356,7 +356,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
             family, S = self._components.family, self._state.S
             first, settles = lambda rng: S, False
         else:
-            settles = True
+            settles = self.init not in LOOKING
             first = lambda rng: first_statistics(self.init, rows, K, rng)  # noqa: E731
         rows = replace(rows, family=family)
         return MixtureKernel(
