@@ -57,10 +57,7 @@ class AbstractTableEstimator(BaseEstimator, ABC):
         return float(np.mean(self.score_samples(X)))
 
     def _engine(self) -> Threads:
-        if self.n_jobs is None or self.n_jobs == -1:
-            return Threads()
-        check_count("n_jobs", self.n_jobs, "None, -1 (all cores) or a positive int")
-        return Threads(int(self.n_jobs))
+        return engine_for(self.n_jobs)
 
     def _read(self, X: TableLike, *, reset: bool) -> Matrix:
         """The validated matrix of X; learns names and levels when `reset`."""
@@ -113,6 +110,20 @@ class AbstractTableEstimator(BaseEstimator, ABC):
             family = self._reads()
             tags.input_tags.allow_nan, tags.input_tags.sparse = family.accepts_missing, family.accepts_sparse
         return tags
+
+
+def engine_for(n_jobs: int | None) -> Threads:
+    """So many threads, or all cores."""
+    if n_jobs is None or n_jobs == -1:
+        return Threads()
+    check_count("n_jobs", n_jobs, "None, -1 (all cores) or a positive int")
+    return Threads(int(n_jobs))
+
+
+def fingerprint_of(estimator: BaseEstimator, **data: Any) -> str:
+    """A digest of what the draws of a fit depend on: data, and every parameter but threads and seed."""
+    params = estimator.get_params(deep=False)
+    return fingerprint(data=data, **{name: x for name, x in params.items() if name not in ("n_jobs", "random_state")})
 
 
 def fingerprint(**parts: Any) -> str:

@@ -37,7 +37,7 @@ from weald._typing import Array, FloatArray, IntArray, Matrix, Params, PathLike,
 from weald._validate import check_count
 from weald.assign import Rows
 from weald.assign.base import statistics
-from weald.base import AbstractTableEstimator, fingerprint
+from weald.base import AbstractTableEstimator, fingerprint_of
 from weald.diagnostics import co_clustering
 from weald.exceptions import ParameterError, Status, StatusWarning, Verdict
 from weald.families.base import AbstractFamily
@@ -192,7 +192,7 @@ class DPMixture(ClusterMixin, AbstractTableEstimator):
         M = self._read(X, reset=True)
         plan = self._plan(M)
         key = key_from(self.random_state)
-        mark = lambda: fingerprint(X=M, **self._what_draws_depend_on())  # noqa: E731
+        mark = lambda: fingerprint_of(self, X=M)  # noqa: E731
         snapshot = None if resume is None else read(resume, "Snapshot")
         sampled = plan.run(key, callbacks=callbacks, resume=snapshot, fingerprint=mark)
         rng = step_rng(key, chain=plan.chains, sweep=0)
@@ -357,10 +357,6 @@ class DPMixture(ClusterMixin, AbstractTableEstimator):
             Rows(M, family), self.prior, self.inference, draws=self.draws, warmup=self.warmup, chains=self.chains,
             max_clusters=self.max_clusters, assign=self.assign, engine=self._engine(),
         )  # fmt: skip
-
-    def _what_draws_depend_on(self) -> dict[str, Any]:
-        params = self.get_params(deep=False)
-        return {name: value for name, value in params.items() if name not in ("n_jobs", "random_state")}
 
     def _estimate(self, sampled: Sampled, rng: np.random.Generator) -> None:
         """The point estimate, and how sure it is."""

@@ -31,7 +31,7 @@ from weald._typing import Array, IntArray, Params, PathLike, RandomState, TableL
 from weald._validate import check_amount, check_count, weights_for
 from weald.assign import AbstractAssignment, Rows, assignment_from_name
 from weald.assign.auto import in_words
-from weald.base import fingerprint
+from weald.base import fingerprint, fingerprint_of
 from weald.exceptions import DataError, ParameterError, StatusWarning
 from weald.families.base import AbstractFamily
 from weald.inference.run import Chain, run
@@ -212,7 +212,7 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
         key = key_from(self.random_state)
         kernel = self._kernel(Rows(M, self._make_family(M, self.n_components, weight), weight)).arranged()
         snapshot = None if resume is None else read(resume, "Snapshot")
-        mark = lambda: fingerprint(X=M, weight=weight, **self._what_draws_depend_on())  # noqa: E731
+        mark = lambda: fingerprint_of(self, X=M, weight=weight)  # noqa: E731
         schedule = self._schedule(kernel)
         chains = run(kernel, key=key, callbacks=callbacks, resume=snapshot, fingerprint=mark, **schedule)
         draws = self._keep(kernel, chains)
@@ -363,10 +363,6 @@ class Mixture(ClusterMixin, AbstractComponentEstimator):
             Model(family, FiniteDirichlet(K, a)), rows, RULES[self.inference],
             self._assignment(family.width), self._engine(), first, rows.log_base(), settles=settles,
         )  # fmt: skip
-
-    def _what_draws_depend_on(self) -> dict[str, Any]:
-        params = self.get_params(deep=False)
-        return {name: value for name, value in params.items() if name not in ("n_jobs", "random_state")}
 
     def _likelihood_now(self) -> str:
         """What a warm start must share with the fit before."""

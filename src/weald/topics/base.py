@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from weald._typing import FloatArray, IntArray, RandomState, TableLike
 from weald._validate import check_count
+from weald.base import engine_for
 from weald.engine import Threads
 from weald.exceptions import ParameterError, Status
 from weald.posterior import Posterior
@@ -250,10 +251,7 @@ class AbstractTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return read_corpus(self, X, reset=reset, whole=self._whole and reset, empty=not reset)
 
     def _engine(self) -> Threads:
-        if self.n_jobs is None or self.n_jobs == -1:
-            return Threads()
-        check_count("n_jobs", self.n_jobs, "None, -1 (all cores) or a positive int")
-        return Threads(int(self.n_jobs))
+        return engine_for(self.n_jobs)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -32,7 +32,7 @@ from weald._progress import Callback
 from weald._random import key_from
 from weald._typing import FloatArray, IntArray, PathLike, RandomState, TableLike
 from weald._validate import check_amount, check_count
-from weald.base import fingerprint
+from weald.base import fingerprint_of
 from weald.exceptions import ParameterError, StatusWarning
 from weald.persist import read
 from weald.posterior import Posterior
@@ -192,11 +192,8 @@ class HDP(AbstractTopicModel):
         how = {
             "callbacks": callbacks,
             "resume": None if resume is None else read(resume, "Snapshot"),
-            "fingerprint": lambda: fingerprint(
-                indptr=corpus.indptr, words=corpus.words, counts=corpus.counts, V=corpus.n_words,
-                **self._what_draws_depend_on(),
-            ),
-        }  # fmt: skip
+            "fingerprint": lambda: fingerprint_of(self, corpus=corpus),
+        }
         self._report(self._infer(corpus, key, how), {"seed": int(key), "seconds": time.perf_counter() - started})
         if not self.status_.ok:
             warnings.warn(str(self.status_), StatusWarning, stacklevel=2)
@@ -304,9 +301,6 @@ class HDP(AbstractTopicModel):
             other = "None to learn it" if name == "eta" else "(shape, rate) of its Gamma prior"
             if len(parts) > 2 or not all(isinstance(x, int | float | np.number) and 0 < x < np.inf for x in parts):
                 raise ParameterError(f"{name} must be a positive number, or {other}, got {value!r}")
-
-    def _what_draws_depend_on(self) -> dict[str, Any]:
-        return {name: x for name, x in self.get_params(deep=False).items() if name not in ("n_jobs", "random_state")}
 
     @property
     def _whole(self) -> bool:

@@ -28,7 +28,7 @@ from weald._progress import Callback
 from weald._random import key_from, step_rng
 from weald._typing import Array, FloatArray, PathLike, RandomState, TableLike
 from weald._validate import check_amount, check_count
-from weald.base import fingerprint
+from weald.base import fingerprint_of
 from weald.exceptions import DataError, ParameterError, StatusWarning
 from weald.persist import read
 from weald.posterior import Posterior
@@ -183,11 +183,8 @@ class LDA(AbstractTopicModel):
         how = {
             "callbacks": callbacks,
             "resume": None if resume is None else read(resume, "Snapshot"),
-            "fingerprint": lambda: fingerprint(
-                indptr=corpus.indptr, words=corpus.words, counts=corpus.counts, V=corpus.n_words,
-                **self._what_draws_depend_on(),
-            ),
-        }  # fmt: skip
+            "fingerprint": lambda: fingerprint_of(self, corpus=corpus),
+        }
         found = self._infer(corpus, key, how)
         self._report(found, {"seed": int(key), "seconds": time.perf_counter() - started})
         if not self.status_.ok:
@@ -344,9 +341,6 @@ class LDA(AbstractTopicModel):
             if x.shape not in shapes or not np.isfinite(x).all() or (x < least).any():
                 several = f", one for each of the {self.n_topics} topics," if name == "alpha" else ""
                 raise ParameterError(f"{name} must be {wanted}{several} or None to learn it, got {value!r}")
-
-    def _what_draws_depend_on(self) -> dict[str, Any]:
-        return {name: x for name, x in self.get_params(deep=False).items() if name not in ("n_jobs", "random_state")}
 
     @property
     def _whole(self) -> bool:

@@ -37,7 +37,7 @@ from weald._progress import Callback
 from weald._random import key_from
 from weald._typing import Array, FloatArray, PathLike, RandomState, TableLike
 from weald._validate import check_amount, check_count
-from weald.base import fingerprint
+from weald.base import fingerprint_of
 from weald.exceptions import ParameterError, Status, StatusWarning, Verdict
 from weald.inference.run import Chain, run
 from weald.mixtures.outcome import longest
@@ -190,7 +190,7 @@ class SupervisedLDA(AbstractTopicModel):
             kernel, key=key, sweeps=self.warmup + self.draws, chains=self.chains, warmup=self.warmup,
             collect=lambda state: self._collect(kernel, state), callbacks=callbacks,
             resume=None if resume is None else read(resume, "Snapshot"),
-            fingerprint=lambda: fingerprint(data=parts, **self._what_draws_depend_on()),
+            fingerprint=lambda: fingerprint_of(self, **parts),
         )  # fmt: skip
         self._keep(kernel, chains, {"seed": int(key), "seconds": time.perf_counter() - started})
         if not self.status_.ok:
@@ -291,10 +291,6 @@ class SupervisedLDA(AbstractTopicModel):
                 if value == 0:
                     raise ParameterError(f"{name} must be positive, or None to be learnt, got 0")
         self._engine()
-
-    def _what_draws_depend_on(self) -> dict[str, Any]:
-        params = self.get_params(deep=False)
-        return {name: value for name, value in params.items() if name not in ("n_jobs", "random_state")}
 
     def _collect(self, kernel: SupervisedKernel, state: SupervisedState) -> dict[str, Array]:
         """What is kept of a draw; words of topics now and then, for they are large."""
