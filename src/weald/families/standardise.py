@@ -74,10 +74,17 @@ def _column_sums(X: Array, weight: FloatArray | None, function: Callable[[Array]
 
 def standard(X: Array, centre: FloatArray, scale: FloatArray | float) -> FloatArray:
     """(m, d) -> (m, d) float64: z, clipped where its square would leave the dtype of X (density exp(-1e36) or less)."""
-    limit = REACH[X.dtype]
-    with np.errstate(over="ignore"):
-        Z: FloatArray = np.clip((X - centre) / scale, -limit, limit)
+    Z = np.empty(X.shape)
+    _fill_clipped(X, centre, np.ascontiguousarray(np.broadcast_to(scale, centre.shape)), REACH[X.dtype], Z)
     return Z
+
+
+@ordered
+def _fill_clipped(X: Array, centre: FloatArray, scale: FloatArray, limit: float, Z: FloatArray) -> None:
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            z = (X[i, j] - centre[j]) / scale[j]
+            Z[i, j] = -limit if z < -limit else (limit if z > limit else z)  # NaN stays
 
 
 @ordered

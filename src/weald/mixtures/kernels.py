@@ -14,8 +14,8 @@ Early sweeps of stochastic EM on many rows are incremental (Neal & Hinton 1998):
 parts, and parameters follow each part. Every part is a block of Gibbs sampling, so nothing is lost, and parameters
 settle in about half the number of sweeps. The first two sweeps are whole: components that start from single rows would
 starve on parts. After each early sweep but the very first components are relocated (`weald.mixtures.relocate`). Where
-rows abound, and a start has looked at single rows only, `SETTLING` sweeps over a subset of rows, relocations included,
-come before the first.
+rows abound, and a start has looked at single rows only, `SETTLING` sweeps over a subset of rows, with fewer
+relocations, come before the first.
 
 For conjugate families the bound needs nothing but contract A,
     ELBO = sum_i log sum_k exp(E[log w_k] + <T_i, E[eta_k]>) - sum_k KL(eta_k) - KL(w),   KL = <S, E[eta]> - log m(S).
@@ -55,6 +55,7 @@ WORTH = 2  # times as many rows as that make a subset worth while
 SOME = 30  # rows for each component before any is relocated
 EARLY = range(2, 8)  # sweeps that are incremental
 MOVING = range(1, 8)  # sweeps after which components are relocated
+MOVING_FEW = MOVING[::2]  # the same over a subset, whose sweeps are cheap beside a relocation
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,9 +164,11 @@ class MixtureKernel(AbstractKernel):
     incremental : bool
         Whether early sweeps of stochastic EM may update the parameters after each part of the rows.
     relocates : bool
-        Whether components may be relocated between these sweeps.
+        Whether components may be relocated between sweeps, after those of `moving`.
     settles : bool
         Whether stochastic EM may begin with sweeps over a subset of rows.
+    moving : range
+        Sweeps after which components are relocated.
     """
 
     model: Model
@@ -178,6 +181,7 @@ class MixtureKernel(AbstractKernel):
     incremental: bool = True
     relocates: bool = True
     settles: bool = True
+    moving: range = MOVING
 
     @cached_property
     def plan(self) -> Any:
@@ -222,7 +226,7 @@ class MixtureKernel(AbstractKernel):
         """Statistics after some sweeps over a subset of rows, scaled to the weight of all rows."""
         n = self.rows.n_rows
         some = np.sort(rng.choice(n, self._n_settling(len(S)), replace=False))
-        few = replace(self, rows=self.rows.taken(some), first=lambda rng: S, settles=False)
+        few = replace(self, rows=self.rows.taken(some), first=lambda rng: S, settles=False, moving=MOVING_FEW)
         state = few.init(rng)
         for _ in range(SETTLING):
             state, _ = few.step(rng, state)
@@ -279,7 +283,7 @@ class MixtureKernel(AbstractKernel):
         return MixtureState(S, eta, log_w, z, state.sweep + 1, memory, _measured(shared, info)), info
 
     def _may_relocate(self, state: MixtureState) -> bool:
-        if not self.relocates or self.rule is not RULES["sem"] or state.sweep not in MOVING:
+        if not self.relocates or self.rule is not RULES["sem"] or state.sweep not in self.moving:
             return False
         alone = self.rows.known is None and self.model.family.n_shared_parameters == 0
         return alone and self.rows.n_rows >= max(PARTS * PART_ROWS, SOME * len(state.S))
