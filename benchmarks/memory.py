@@ -12,8 +12,8 @@ import resource, warnings
 import numpy as np, weald
 from weald.assign import ExactAssignment
 warnings.simplefilter("ignore")
-weald.Mixture(3, inference="{inference}", max_iter=2, covariance="diag", random_state=0).fit(
-    np.random.default_rng(0).normal(size=(5000, 32)).astype(np.float32))   # imports and kernels are not the fit's
+weald.Mixture(400, inference="{inference}", max_iter=2, covariance="diag", init="{init}", random_state=0).fit(
+    np.random.default_rng(0).normal(size=(40_000, 32)).astype(np.float32))   # imports and kernels are not the fit's
 X = np.random.default_rng(0).standard_normal((1_000_000, 32), dtype=np.float32)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 weald.Mixture(1000, inference="{inference}", max_iter=2, covariance="diag", init="{init}", random_state=0).fit(X)

@@ -99,7 +99,7 @@ def warm_up(kernel: MixtureKernel, K: int) -> None:
     relocated(state.S, state.z, np.roll(state.z, 1), few.rows, few.model.prior, np.random.default_rng(0), few.engine)
     joined, also = np.full((2, len(state.S)), -1)
     joined[moves[:, 1]], also[moves[:, 2]] = moves[:, 0], moves[:, 1]
-    few.assign.told(state.memory, joined, also)
+    few.assign.tell(state.memory, joined, also)
 
 
 def quality(state: MixtureState, rows: Rows, sample: np.ndarray) -> float:

@@ -128,9 +128,10 @@ class AutoAssignment(AbstractAssignment):
         """Empty lists, where they may be chosen."""
         return self.kernels["lists"].blank(n_rows, n_components) if "lists" in self.names else {}
 
-    def told(self, memory: Memory, joined: IntArray, also: IntArray) -> Memory:
+    def tell(self, memory: Memory, joined: IntArray, also: IntArray) -> None:
         """Lists are told, where they may be chosen."""
-        return self.kernels["lists"].told(memory, joined, also) if "lists" in self.names else memory
+        if "lists" in self.names:
+            self.kernels["lists"].tell(memory, joined, also)
 
     def sample(self, plan: Plan, rows: Rows, shard: slice, z: IntArray, memory: Memory, key: np.uint64) -> Part:
         """As the kernel that was chosen."""

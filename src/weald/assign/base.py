@@ -169,12 +169,13 @@ class AbstractAssignment(ABC):
         `memory` is what is remembered of the rows of the shard, and only read.
         """
 
-    def told(self, memory: Memory, joined: IntArray, also: IntArray) -> Memory:
-        """Memory of the rows after clusters have moved: b is now at `joined[b]`, and some rows of c at `also[c]`.
+    def tell(  # noqa: B027  (most kernels remember nothing)
+        self, memory: Memory, joined: IntArray, also: IntArray
+    ) -> None:
+        """Change memory of the rows after clusters have moved: b is now at `joined[b]`, some rows of c at `also[c]`.
 
         Both (K,); -1 where nothing has moved. Kernels that remember clusters by name must learn of it.
         """
-        return memory
 
     @abstractmethod
     def expect(self, plan: Any, rows: Rows, shard: slice) -> Soft:

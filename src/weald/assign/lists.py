@@ -95,7 +95,7 @@ class ListsAssignment(AbstractAssignment):
     """
 
     length: int = 16
-    width: int = 64
+    width: int = 56
     depth: float = 6.0
     rescore: int = 4
     turn: int = 10
@@ -131,11 +131,9 @@ class ListsAssignment(AbstractAssignment):
             "n_listed": np.zeros(n_rows, np.int8),
         }
 
-    def told(self, memory: Memory, joined: IntArray, also: IntArray) -> Memory:
+    def tell(self, memory: Memory, joined: IntArray, also: IntArray) -> None:
         """Lists that hold a cluster hold what became of it, too."""
-        lists = Lists(*(np.array(memory[name], order="C") for name in Lists._fields))
-        follow(joined, also, *lists)
-        return lists._asdict()
+        follow(joined, also, *(memory[name] for name in Lists._fields))
 
     def sample(self, plan: Plan, rows: Rows, shard: slice, z: IntArray, memory: Memory, key: np.uint64) -> Part:
         """Full looks for the rows whose turn it is, or that have no list yet; lists for the others."""

@@ -236,7 +236,7 @@ class MixtureKernel(AbstractKernel):
         """E-step at the current parameters, then new parameters; figures describe the point that was left."""
         sweep = self._step_in_parts if self._in_parts(state) else self._step_at_once
         after, info = sweep(rng, state)
-        return self._relocated(rng, state.z, after, info) if self._may_relocate(state) else (after, info)
+        return self._relocated(rng, state, after, info) if self._may_relocate(state) else (after, info)
 
     def _step_at_once(self, rng: np.random.Generator, state: MixtureState) -> tuple[MixtureState, dict[str, float]]:
         """A sweep whose parameters follow all rows."""
@@ -289,16 +289,17 @@ class MixtureKernel(AbstractKernel):
         return alone and self.rows.n_rows >= max(PARTS * PART_ROWS, SOME * len(state.S))
 
     def _relocated(
-        self, rng: np.random.Generator, before: IntArray, state: MixtureState, info: dict[str, float]
+        self, rng: np.random.Generator, before: MixtureState, state: MixtureState, info: dict[str, float]
     ) -> tuple[MixtureState, dict[str, float]]:
         """The state after components have moved, and how many did."""
-        S, z, moves = relocated(state.S, state.z, before, self.rows, self.model.prior, rng, self.engine)
+        S, z, moves = relocated(state.S, state.z, before.z, self.rows, self.model.prior, rng, self.engine)
         info["n_relocated"] = float(len(moves))
         if not len(moves):
             return state, info
         joined, also = np.full((2, len(S)), -1)
         joined[moves[:, 1]], also[moves[:, 2]] = moves[:, 0], moves[:, 1]
-        memory = self.assign.told(state.memory, joined, also)
+        memory = {name: a.copy() if a is before.memory[name] else a for name, a in state.memory.items()}
+        self.assign.tell(memory, joined, also)
         eta, log_w = self.rule.parameters(self.model, S, rng)
         return replace(state, S=S, eta=eta, log_w=log_w, z=z, memory=memory), info
 
