@@ -110,12 +110,14 @@ def _corners(rows: FloatArray, K: int) -> IntArray:
     first = int((rows * rows).sum(axis=1).argmax())
     chosen, size = [first], float(rows[first] @ rows[first])
     rows = rows - rows[first]
+    square, basis = (rows * rows).sum(axis=1), np.empty((K, rows.shape[1]))
     while len(chosen) < K:
-        square = (rows * rows).sum(axis=1)
-        far = int(square.argmax())
+        far, flat = int(square.argmax()), basis[: len(chosen) - 1]
         if square[far] <= 1e-9 * size:
             break
+        direction = rows[far] - flat.T @ (flat @ rows[far])
+        direction -= flat.T @ (flat @ direction)  # again, for what rounding has left
+        basis[len(chosen) - 1] = direction / np.linalg.norm(direction)
+        square -= np.square(rows @ basis[len(chosen) - 1])  # Pythagoras: rows need not be projected themselves
         chosen.append(far)
-        direction = rows[far] / np.sqrt(square[far])
-        rows = rows - np.outer(rows @ direction, direction)
     return np.array(chosen, np.int64)
