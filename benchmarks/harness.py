@@ -13,6 +13,8 @@ import numpy as np  # noqa: F401  (BLAS must be loaded before it can be limited)
 import sklearn  # noqa: F401
 from threadpoolctl import threadpool_limits
 
+from weald.plot import COLOURS
+
 threadpool_limits(1)
 
 
@@ -55,6 +57,25 @@ def figure_path() -> str | None:
     """What follows ``--figure`` on the command line."""
     words = sys.argv[1:]
     return words[words.index("--figure") + 1] if "--figure" in words else None
+
+
+def draw_paths(path: str, panels: dict[str, dict[str, tuple[list[float], list[float]]]], quality: str) -> None:
+    """A quality against CPU seconds, a panel for each title, a line for each name."""
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.5 * len(panels), 3.4), layout="constrained", squeeze=False)
+    for ax, (title, lines) in zip(axes[0], panels.items(), strict=True):
+        for colour, (name, (seconds, values)) in zip(COLOURS, lines.items(), strict=False):
+            ax.semilogx(seconds, values, "o-", color=colour, label=name, markersize=3.5, linewidth=1.4)
+        ax.set(title=title, xlabel="CPU seconds")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False)
+    axes[0, 0].set_ylabel(quality)
+    figure.savefig(path, dpi=130)
 
 
 def conclude(claims: list[Claim]) -> None:

@@ -13,7 +13,7 @@ Every model is judged by its topics and its own alpha through the same document 
 held-out document, the same for all, tell its topics, the other half is predicted. One thread, CPU time; compilation and
 the corpora of rivals are outside the clock, our start from anchor words is inside.
 
-    python -m benchmarks.topics_online [--passes 10]                      about a minute
+    python -m benchmarks.topics_online [--passes 10] [--figure PATH]      about a minute
     python -m benchmarks.topics_online --corpus nips news [--topics 20]   some minutes each
 """
 
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.harness import Claim, conclude, cpu_seconds, heading, table
+from benchmarks.harness import Claim, conclude, cpu_seconds, draw_paths, heading, table
 from benchmarks.topics_speed import DATA, FILES, real, score, synthetic
 from weald import LDA
 from weald.engine import Threads
@@ -111,7 +111,7 @@ def tomotopy(train: Corpus, K: int) -> Topics:
     return Topics(phi / phi.sum(axis=1, keepdims=True), np.array(model.alpha, np.float64))
 
 
-def speed(n_passes: int) -> list[Claim]:
+def speed(n_passes: int, figure: str | None) -> list[Claim]:
     train, test = synthetic()
     next(ours(train.part(0, 600), 20))  # compiled before the clock starts
     models = {"weald": ours(train, 20), "scikit-learn": scikit_learn(train, 20, 0.1, 0.05), "gensim": gensim(train, 20)}
@@ -134,6 +134,9 @@ def speed(n_passes: int) -> list[Claim]:
         (name, rates[name] / 1e6, *(round(looks[name][i], 1) for i in shown), reached[name], sum(seconds[name]))
         for name in models
     ])  # fmt: skip
+    if figure:
+        paths = {name: (np.cumsum(seconds[name]).tolist(), looks[name]) for name in models}
+        draw_paths(figure, {"online variational Bayes, 20 topics": paths}, "perplexity held out")
     default = score(LDA(20, inference="online-vb", n_jobs=1, random_state=0).fit(matrix(train))._topics, test)
     print(f"\nLDA(20, inference='online-vb') as it comes: perplexity {default:.1f}")
     sooner = {name: reached["weald"] / reached[name] for name in ("scikit-learn", "gensim")}
@@ -192,9 +195,10 @@ def main() -> None:
     parser.add_argument("--corpus", nargs="+", choices=("synthetic", *FILES), default=["synthetic"])
     parser.add_argument("--topics", type=int, default=20, help="of real corpora")
     parser.add_argument("--passes", type=int, default=10, help="of the speed run, at least 5")
+    parser.add_argument("--figure", help="where to draw perplexity against time")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")  # that few passes may not be enough is known
-    due = speed(max(5, chosen.passes)) if "synthetic" in chosen.corpus else []
+    due = speed(max(5, chosen.passes), chosen.figure) if "synthetic" in chosen.corpus else []
     for name in chosen.corpus:
         if name == "synthetic":
             continue

@@ -10,7 +10,7 @@ whose time counts, and its sweeps include everything: counts, hyperparameters, t
 by sweep, so that other work on the machine slows all of them; tokens per second are those of the median sweep. Time to
 a perplexity is CPU time until the first look at which it is within 1 % of the worse of both last ones. One thread.
 
-    python -m benchmarks.topics_speed [--corpus nips] [--topics 20 500 1000] [--sweeps 100]     some minutes
+    python -m benchmarks.topics_speed [--corpus nips] [--topics 20 500 1000] [--sweeps 100] [--figure PATH]
     python -m benchmarks.topics_speed --large       memory that a fit adds to 1,000,000 documents of 100 tokens
 """
 
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.harness import Claim, conclude, cpu_seconds, heading, table
+from benchmarks.harness import Claim, conclude, cpu_seconds, draw_paths, heading, table
 from weald.datasets import make_topics
 from weald.topics import Corpus, Topics
 from weald.topics.gibbs import LDAKernel, gibbs
@@ -39,8 +39,10 @@ LOOKS = (1, 2, 3, 5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 MASS, ETA = 2.0, 0.05
 WARM = 10  # sweeps before tokens per second are taken
 SHARE = {20: 0.5, 500: 3.0, 1000: 3.0}  # of tomotopy's tokens per second
+MANY = 100  # topics beyond which time to the perplexity of both is claimed, too
 PROMISED = 560.0  # perplexity on the synthetic corpus
 CLOSE = 1.01
+DRAWN = ("weald auto", "tomotopy", "weald alias")  # what auto takes lies below its own line
 
 FIT = """
 import resource, warnings
@@ -141,8 +143,8 @@ def measure(models: dict[str, Any], train: Corpus, test: Corpus, n_sweeps: int) 
     return {name: Run(looks[name], speed[name]) for name in models}
 
 
-def compare(name: str, K: int, n_sweeps: int) -> list[Claim]:
-    """One table, and what it has to show."""
+def compare(name: str, K: int, n_sweeps: int) -> tuple[list[Claim], dict[str, Run]]:
+    """One table, and what it has to show; the runs."""
     train, test = synthetic() if name == "synthetic" else real(name)
     samplers = ("dense", "sparse", "alias") if K <= 100 else ("sparse", "alias")
     for sampler in samplers:
@@ -169,10 +171,28 @@ def compare(name: str, K: int, n_sweeps: int) -> list[Claim]:
     claims.append(
         Claim(f"{where}: our perplexity to tomotopy's", auto.looks[-1].perplexity / rival.looks[-1].perplexity, CLOSE)
     )
+    if K > MANY:
+        sooner = auto.seconds_to(target) / rival.seconds_to(target)
+        claims.append(Claim(f"{where}: seconds to perplexity {target:.0f}, ours / tomotopy's", sooner, 1 / 3))
     if name == "synthetic" and K == 20:
         mean = score(gibbs(train, K, key=np.uint64(0)).topics, test)
         claims.append(Claim(f"{where}: perplexity of a whole fit of ours, means of draws", mean, PROMISED))
-    return claims
+    return claims, runs
+
+
+def draw(path: str, found: dict[int, dict[str, Run]]) -> None:
+    """Perplexity against time, from the second look on."""
+    panels = {
+        f"{K:,} topics": {
+            label: (
+                [look.seconds for look in runs[label].looks[1:]],
+                [look.perplexity for look in runs[label].looks[1:]],
+            )
+            for label in DRAWN
+        }
+        for K, runs in found.items()
+    }
+    draw_paths(path, panels, "perplexity held out")
 
 
 def added(sampler: str, K: int) -> float:
@@ -193,11 +213,15 @@ def main() -> None:
     parser.add_argument("--topics", nargs="+", type=int, default=[20, 500, 1000])
     parser.add_argument("--sweeps", type=int, default=100)
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--figure", help="where to draw perplexity against time")
     chosen = parser.parse_args()
     heading("LDA by collapsed Gibbs sampling", ("tomotopy", "numba"))
     if chosen.large:
         conclude(large())
-    conclude([claim for K in chosen.topics for claim in compare(chosen.corpus, K, chosen.sweeps)])
+    found = {K: compare(chosen.corpus, K, chosen.sweeps) for K in chosen.topics}
+    if chosen.figure:
+        draw(chosen.figure, {K: runs for K, (_, runs) in found.items()})
+    conclude([claim for claims, _ in found.values() for claim in claims])
 
 
 if __name__ == "__main__":
