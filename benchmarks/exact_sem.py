@@ -1,6 +1,5 @@
 """Exact stochastic EM beside faiss k-means and scikit-learn's EM: N = 200,000, D = 32, K = 1,000, float32, one thread.
 
-Whole sweeps alone: what early sweeps gain by parts, relocations and subsets is raced in `benchmarks.time_to_quality`.
 All start from the same k-means++ statistics. Quality is the mean log-likelihood per row of the mixture each ends with
 (k-means: of the spherical mixture with its clusters' moments), in the units of the data.
 """
@@ -31,10 +30,7 @@ Row = tuple[str, float, int, float, float]
 def kernel_for(family: AbstractFamily, X: np.ndarray, S: np.ndarray | None, rule: str = "sem") -> MixtureKernel:
     rows = Rows(X, family)
     model = Model(family, FiniteDirichlet(K, 1.0))
-    return MixtureKernel(
-        model, rows, RULES[rule], ExactAssignment(), Threads(1), lambda rng: S, rows.log_base(), incremental=False,
-        relocates=False, settles=False,
-    )  # fmt: skip
+    return MixtureKernel(model, rows, RULES[rule], ExactAssignment(), Threads(1), lambda rng: S, rows.log_base())
 
 
 def weald_sem(family: AbstractFamily, X: np.ndarray, S: np.ndarray, sweeps: int) -> Row:
