@@ -12,7 +12,7 @@ import weald
 from weald.datasets import make_topics
 from weald.engine import Threads
 from weald.topics import Corpus, expect, heldout, online, polya, variational
-from weald.topics.anchors import anchor_topics
+from weald.topics.anchors import _corners, anchor_topics
 from weald.topics.expect import batch_of, digamma, expect_all, expected_words
 from weald.topics.matching import match_topics
 
@@ -278,6 +278,18 @@ def test_anchor_words_mark_every_topic():
     assert phi.min() > 0
     close = np.sqrt(phi) @ np.sqrt(truth.truth["topics"]).T
     assert len(set(close.argmax(axis=1))) == 10
+
+
+@pytest.mark.parametrize(("n", "r", "K"), [(200, 30, 10), (300, 64, 60), (40, 50, 60)])
+def test_corners_are_those_of_projected_rows(n, r, K, rng):
+    """The farthest row from the flat through those before, by projecting every row at every step."""
+    rows = rng.normal(size=(n, r)) * rng.gamma(1.0, size=(n, 1))
+    left, found = rows - rows[np.square(rows).sum(axis=1).argmax()], [int(np.square(rows).sum(axis=1).argmax())]
+    for _ in range(min(K, n, r + 1) - 1):
+        found.append(int(np.square(left).sum(axis=1).argmax()))
+        direction = left[found[-1]] / np.linalg.norm(left[found[-1]])
+        left = left - np.outer(left @ direction, direction)
+    assert _corners(rows, K).tolist() == found
 
 
 @pytest.mark.parametrize("X", [np.ones((1, 1)), np.eye(3), np.ones((5, 2)), np.r_[np.zeros((2, 4)), np.ones((1, 4))]])
